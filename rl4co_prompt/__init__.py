@@ -1,0 +1,65 @@
+"""Prompt learning for generalised vehicle routing, as a plugin for RL4CO.
+
+The public names load on first use, so that importing the package stays quick; importing it
+registers the environment ``multi_cvrp`` with RL4CO.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from rl4co_prompt._registration import register_with_rl4co
+
+if TYPE_CHECKING:
+    from rl4co_prompt.policy.backbone import POMOPolicy, load_backbone, save_backbone
+    from rl4co_prompt.policy.policy import PromptedPolicy
+    from rl4co_prompt.policy.pool import PromptPool
+    from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
+    from rl4co_prompt.tasks.generator import TaskGenerator
+    from rl4co_prompt.tasks.task import Task, training_tasks, unseen_tasks
+    from rl4co_prompt.training.keys import fit_keys
+    from rl4co_prompt.training.prompt_pomo import PromptPOMO
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "MultiTaskCVRPEnv": "tasks.env",
+    "POMOPolicy": "policy.backbone",
+    "PromptPOMO": "training.prompt_pomo",
+    "PromptPool": "policy.pool",
+    "PromptedPolicy": "policy.policy",
+    "Task": "tasks.task",
+    "TaskGenerator": "tasks.generator",
+    "fit_keys": "training.keys",
+    "load_backbone": "policy.backbone",
+    "save_backbone": "policy.backbone",
+    "training_tasks": "tasks.task",
+    "unseen_tasks": "tasks.task",
+}
+
+__all__ = [
+    "MultiTaskCVRPEnv",
+    "POMOPolicy",
+    "PromptPOMO",
+    "PromptPool",
+    "PromptedPolicy",
+    "Task",
+    "TaskGenerator",
+    "fit_keys",
+    "load_backbone",
+    "save_backbone",
+    "training_tasks",
+    "unseen_tasks",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'rl4co_prompt' has no attribute {name!r}")
+    return getattr(import_module(f"rl4co_prompt.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+register_with_rl4co()

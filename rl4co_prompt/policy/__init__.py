@@ -1,0 +1,1 @@
+"""The method: a frozen attention policy that a pool of prompts adapts."""

@@ -1,0 +1,1 @@
+"""What is solved: maps, tasks, instances and the environment."""

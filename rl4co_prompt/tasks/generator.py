@@ -1,0 +1,102 @@
+"""TaskGenerator: RL4CO's data generator for one task at a time."""
+
+import torch
+
+from rl4co.envs.common.utils import Generator
+from tensordict import TensorDict
+
+from rl4co_prompt.tasks.task import MAX_DEMAND, Task, as_task
+
+
+class TaskGenerator(Generator):
+    """Draw CVRP instances from one :class:`Task`.
+
+    Assign ``generator.task = other`` to change the distribution; nothing is cached, so the next
+    batch follows the new task.
+
+    Args:
+        task: the task or its name; 100 uniform customers by default.
+        num_loc, geometry, capacity: the fields of the task, instead of ``task``.
+        device: where instances are drawn.
+    """
+
+    # CVRPEnv reads these when it builds its specs.
+    min_loc, max_loc = 0.0, 1.0
+    min_demand, max_demand = 1, MAX_DEMAND
+    vehicle_capacity = 1.0
+
+    def __init__(
+        self,
+        task: Task | str | None = None,
+        *,
+        num_loc: int | None = None,
+        geometry: str | None = None,
+        capacity: int | None = None,
+        device: torch.device | str = "cpu",
+    ):
+        super().__init__()
+        fields = {"num_loc": num_loc, "geometry": geometry, "capacity": capacity}
+        given = {name: value for name, value in fields.items() if value is not None}
+        if task is not None and given:
+            raise ValueError(f"Give either task or {', '.join(given)}, not both.")
+        self.task = Task(**given) if task is None else task  # type: ignore[arg-type]
+        self.device = torch.device(device)
+
+    @property
+    def task(self) -> Task:
+        return self._task
+
+    @task.setter
+    def task(self, task: Task | str) -> None:
+        self._task = as_task(task)
+
+    @property
+    def num_loc(self) -> int:
+        return self.task.num_loc
+
+    @property
+    def capacity(self) -> int:
+        assert self.task.capacity is not None  # Task fills it in
+        return self.task.capacity
+
+    def __call__(
+        self, batch_size: int | list[int] | torch.Size, rng: torch.Generator | int | None = None
+    ) -> TensorDict:
+        """Draw a batch.
+
+        Args:
+            batch_size: number of instances, or a shape.
+            rng: a random generator (its device is where the instances are drawn) or a seed;
+                torch's global one by default, as in RL4CO's generators.
+        """
+        shape = torch.Size([batch_size] if isinstance(batch_size, int) else batch_size)
+        if rng is None:
+            rng = _global_generator(self.device)
+        elif isinstance(rng, int):
+            rng = torch.Generator(self.device).manual_seed(rng)
+        return self._generate(shape, rng)
+
+    def _generate(self, batch_size: torch.Size, rng: torch.Generator) -> TensorDict:
+        num_loc, device = self.num_loc, rng.device
+        xy = self.task.geometry.sample(batch_size.numel(), num_loc, rng)
+        xy = xy.view(*batch_size, num_loc + 1, 2)
+        demand = torch.randint(
+            1, MAX_DEMAND + 1, (*batch_size, num_loc), generator=rng, device=device
+        )
+        return TensorDict(
+            {
+                "depot": xy[..., 0, :],
+                "locs": xy[..., 1:, :],
+                "demand": demand / self.capacity,
+                "capacity": torch.full((*batch_size, 1), float(self.capacity), device=device),
+            },
+            batch_size=batch_size,
+        )
+
+
+def _global_generator(device: torch.device) -> torch.Generator:
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.init()
+        return torch.cuda.default_generators[index]
+    return torch.default_generator

@@ -1,0 +1,65 @@
+"""Schedules: which task each training epoch has.
+
+A schedule is a pure function of the epoch, so that a resumed run and every process of a
+distributed run take the same task.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+
+from rl4co_prompt.tasks.task import Task, as_task, training_tasks
+
+
+class Schedule(ABC):
+    """One task per epoch.
+
+    Args:
+        tasks: tasks or their names; the paper's 341 training tasks by default.
+        seed: of the random choices, where there are any.
+    """
+
+    def __init__(self, tasks: Sequence[Task | str] | None = None, seed: int = 0):
+        self.tasks = training_tasks() if tasks is None else [as_task(task) for task in tasks]
+        if not self.tasks:
+            raise ValueError("A schedule needs at least one task, got none.")
+        self.seed = seed
+
+    @abstractmethod
+    def task(self, epoch: int, max_epochs: int) -> Task:
+        """The task of an epoch, counted from 0, in a run of ``max_epochs``."""
+
+    def _choice(self, tasks: Sequence[Task], epoch: int) -> Task:
+        rng = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        return tasks[int(torch.randint(len(tasks), (), generator=rng))]
+
+
+class Sequential(Schedule):
+    """The tasks in order, again and again: the paper's way."""
+
+    def task(self, epoch: int, max_epochs: int) -> Task:
+        return self.tasks[epoch % len(self.tasks)]
+
+
+class Random(Schedule):
+    """A task uniformly at random."""
+
+    def task(self, epoch: int, max_epochs: int) -> Task:
+        return self._choice(self.tasks, epoch)
+
+
+class RisingSize(Schedule):
+    """Omni-VRP's curriculum: the size rises linearly and reaches its top at 90 % of the run.
+
+    Among the tasks of the size one is drawn uniformly.
+    """
+
+    def task(self, epoch: int, max_epochs: int) -> Task:
+        if max_epochs < 1:
+            raise ValueError(f"RisingSize needs the length of the run, got max_epochs={max_epochs}.")
+        sizes = sorted({task.num_loc for task in self.tasks})
+        rise = min(epoch / (0.9 * max_epochs), 1)
+        target = sizes[0] + int(rise * (sizes[-1] - sizes[0]))
+        size = max(size for size in sizes if size <= target)
+        return self._choice([task for task in self.tasks if task.num_loc == size], epoch)

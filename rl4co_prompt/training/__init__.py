@@ -1,0 +1,1 @@
+"""How it is learned: keys, prompt training and its callbacks."""
