@@ -1,0 +1,82 @@
+"""PromptedEncoder: the stock encoder's layers, run on the nodes and the prompt's tokens."""
+
+import torch
+
+from rl4co.models.common.constructive import AutoregressiveEncoder
+from rl4co.models.nn.graph.attnnet import MultiHeadAttentionLayer
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from rl4co_prompt.policy.features import get_feature, instance_features
+from rl4co_prompt.policy.pool import PromptPool
+
+PROMPT = "prompt"  # key of the TensorDict that carries the chosen prompts, [batch]
+
+
+class PromptedEncoder(AutoregressiveEncoder):
+    """Adapts a stock attention encoder to each instance by the prompt of its nearest key.
+
+    Layer l receives D tokens after the current sequence (Sec. 3.4). Tokens stay in the sequence,
+    so they take part in the attention and in the norms of all later layers; the decoder gets the
+    nodes only. A ``prompt`` entry in the TensorDict overrides the choice.
+
+    Args:
+        encoder: the frozen encoder, unchanged.
+        pool: keys and prompts of the encoder's depth and width.
+    """
+
+    def __init__(self, encoder: nn.Module, pool: PromptPool):
+        super().__init__()
+        check_promptable(encoder, pool)
+        self.encoder = encoder
+        self.pool = pool
+
+    def forward(self, td: TensorDict) -> tuple[Tensor, Tensor]:
+        """-> hidden and initial embeddings, both [batch, node, embed]"""
+        pool = self.pool
+        if pool.num_tokens == 0:
+            return self.encoder(td)
+        chosen = td.get(PROMPT, None)
+        plain = None
+        if chosen is None or pool.gate is not None:
+            features, plain, embedded = self.features(td)
+            chosen = pool.select(features)[:, 0] if chosen is None else chosen
+        else:
+            embedded = self.encoder.init_embedding(td)  # type: ignore[operator]
+        hidden = self.prompted(embedded, pool(chosen))
+        if pool.gate is not None:
+            hidden = plain + pool.gate[chosen, None, None] * (hidden - plain)
+        return hidden, embedded
+
+    def prompted(self, embedded: Tensor, prompt: Tensor) -> Tensor:
+        """[batch, node, embed], [batch, layer, token, embed] -> [batch, node, embed]"""
+        hidden = embedded
+        for layer, tokens in zip(self.encoder.net.layers, prompt.unbind(1), strict=True):  # type: ignore[union-attr]
+            hidden = layer(torch.cat((hidden, tokens), 1))
+        return hidden[:, : embedded.shape[1]]
+
+    def features(self, td: TensorDict) -> tuple[Tensor, Tensor, Tensor]:
+        """Features, hidden and initial embeddings of the plain pass."""
+        return instance_features(self.encoder, td, get_feature(self.pool.feature))
+
+    def select(self, td: TensorDict, num_prompts: int = 1) -> Tensor:
+        """Nearest prompts of reset instances, best first. -> [batch, num_prompts]"""
+        if self.pool.num_prompts == 1:  # no choice, no pass
+            return torch.zeros(*td.batch_size, 1, dtype=torch.long, device=self.pool.keys.device)
+        return self.pool.select(self.features(td)[0], num_prompts)
+
+
+def check_promptable(encoder: nn.Module, pool: PromptPool) -> None:
+    """Raise a one-sentence error when an encoder cannot take the pool's prompts."""
+    layers = getattr(getattr(encoder, "net", None), "layers", None)
+    if layers is None or not all(isinstance(layer, MultiHeadAttentionLayer) for layer in layers):
+        raise TypeError(
+            f"{type(encoder).__name__} can't be prompted; the backbone needs RL4CO's attention "
+            "encoder (init_embedding, then net.layers of MultiHeadAttentionLayer)."
+        )
+    depth, width = len(layers), layers[0][0].module.embed_dim
+    if (depth, width) != (pool.num_layers, pool.embed_dim):
+        raise ValueError(
+            f"The pool is for {pool.num_layers} layers of width {pool.embed_dim}, the backbone has "
+            f"{depth} of width {width}; make the pool with PromptPool.for_backbone(backbone)."
+        )
