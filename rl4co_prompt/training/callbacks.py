@@ -1,0 +1,52 @@
+"""Callbacks of prompt training: who uses which prompt, and the pool as a file."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.rank_zero import rank_zero_info
+
+
+class PromptUsage(Callback):
+    """Log, at the end of each epoch, the share of instances that chose each prompt."""
+
+    def __init__(self) -> None:
+        self.count: torch.Tensor | None = None
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.count = torch.zeros(pl_module.policy.pool.num_prompts, device=pl_module.device)  # type: ignore[union-attr]
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert self.count is not None
+        chosen: torch.Tensor = pl_module.last_prompts  # type: ignore[assignment]
+        self.count += chosen.bincount(minlength=len(self.count))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert self.count is not None
+        share = self.count / self.count.sum()
+        pl_module.log_dict(
+            {f"usage/prompt_{i:02d}": value for i, value in enumerate(share)}, sync_dist=True
+        )
+
+
+class SavePool(Callback):
+    """Write the prompt pool at the end of each epoch, whole or not at all.
+
+    Args:
+        path: of the .safetensors file.
+    """
+
+    def __init__(self, path: str = "pool.safetensors"):
+        self.path = Path(path)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            pl_module.policy.pool.save(self.path)  # type: ignore[union-attr,operator]
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        rank_zero_info(f"The prompt pool is in {self.path}.")

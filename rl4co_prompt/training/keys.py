@@ -1,0 +1,122 @@
+"""Fit the keys: features of many tasks, grouped by size, clustered by K-means (Sec. 3.3)."""
+
+import warnings
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from rich.progress import track
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from rl4co_prompt.policy.features import get_feature, instance_features
+from rl4co_prompt.policy.pool import Keys
+from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
+from rl4co_prompt.tasks.task import Task, as_task
+
+CHUNK = 128  # instances per encoder pass; bounds the memory
+
+
+def fit_keys(
+    backbone: nn.Module,
+    tasks: Sequence[Task | str],
+    per_task: int = 128,
+    groups: int = 4,
+    clusters: int = 4,
+    seed: int = 0,
+    feature: str = "code",
+    progress: bool = True,
+) -> Keys:
+    """Find ``groups * clusters`` keys on the backbone's device.
+
+    Args:
+        backbone: the frozen policy that features come from.
+        tasks: tasks or their names; fresh instances are drawn from each.
+        per_task: instances per task.
+        groups: equal groups of sizes, ascending; 1 clusters all sizes together.
+        clusters: K-means centres per group.
+        seed: of the instances and of K-means.
+        feature: ``code`` or ``paper``.
+        progress: show a progress bar.
+    """
+    tasks = [as_task(task) for task in tasks]
+    sizes = sorted({task.num_loc for task in tasks})
+    _check_counts(len(tasks), len(sizes), per_task, groups, clusters)
+    features = task_features(backbone, tasks, per_task, seed, feature, progress)
+    vectors = features.flatten(0, 1).double().cpu()
+    mean, std = vectors.mean(0), vectors.std(0, correction=0)
+    std = std.where(std > 0, torch.ones_like(std))
+    if get_feature(feature).standardise:
+        vectors = (vectors - mean) / std
+    owner = np.repeat([task.num_loc for task in tasks], per_task)
+    centres = [
+        _centres(vectors[torch.from_numpy(np.isin(owner, group))].numpy(), clusters, seed)
+        for group in np.array_split(sizes, groups)
+    ]
+    return Keys(
+        keys=torch.from_numpy(np.concatenate(centres)).float(),
+        mean=mean.float(),
+        std=std.float(),
+        feature=feature,
+        tasks=tuple(task.name for task in tasks),
+    )
+
+
+@torch.no_grad()
+def task_features(
+    backbone: nn.Module,
+    tasks: Sequence[Task],
+    per_task: int,
+    seed: int = 0,
+    feature: str = "code",
+    progress: bool = False,
+) -> Tensor:
+    """Features of fresh instances, before standardising. -> [task, instance, feature]"""
+    recipe = get_feature(feature)
+    encoder: nn.Module = backbone.encoder  # type: ignore[assignment]
+    was_training = encoder.training
+    encoder.eval()
+    env = MultiTaskCVRPEnv(tasks[0])
+    device = next(encoder.parameters()).device
+    found = []
+    for index, task in enumerate(
+        track(tasks, "features of the tasks", disable=not progress, transient=True)
+    ):
+        env.task = task
+        batch = env.generator(per_task, rng=seed * 1_000_003 + index).to(device)
+        parts = [instance_features(encoder, env.reset(part), recipe)[0] for part in batch.split(CHUNK)]
+        found.append(torch.cat(parts).cpu())
+    encoder.train(was_training)
+    return torch.stack(found)
+
+
+def _centres(vectors: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        try:
+            return KMeans(clusters, n_init=10, random_state=seed).fit(vectors).cluster_centers_
+        except ConvergenceWarning:
+            raise ValueError(
+                f"K-means found fewer than {clusters} different keys among {len(vectors)} "
+                "instances; lower clusters or give more varied tasks."
+            ) from None
+
+
+def _check_counts(tasks: int, sizes: int, per_task: int, groups: int, clusters: int) -> None:
+    if tasks == 0:
+        raise ValueError("fit_keys needs at least one task, got none.")
+    for name, value in (("per_task", per_task), ("groups", groups), ("clusters", clusters)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    if groups > sizes:
+        raise ValueError(
+            f"groups={groups} exceeds the {sizes} different sizes of the tasks; lower groups."
+        )
+    if clusters > per_task:
+        raise ValueError(
+            f"clusters={clusters} exceeds per_task={per_task}; K-means needs at least as many "
+            "instances as keys."
+        )
