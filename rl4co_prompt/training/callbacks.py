@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from lightning import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 
@@ -50,3 +50,22 @@ class SavePool(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         rank_zero_info(f"The prompt pool is in {self.path}.")
+
+
+class PromptProgressBar(RichProgressBar):
+    """Shows the task, the mean best cost of the batch and, once validated, costs or gaps."""
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict:
+        metrics = super().get_metrics(trainer, pl_module)
+        shown: dict[str, Any] = {}
+        if getattr(pl_module, "schedule", None) is not None:
+            shown["task"] = pl_module.env.task.name  # type: ignore[union-attr]
+        if "train/max_reward" in metrics:
+            shown["cost"] = -float(metrics["train/max_reward"])
+        gaps = {key: value for key, value in metrics.items() if key.startswith("val/gap")}
+        if gaps:
+            return shown | {key: f"{float(value):.2f} %" for key, value in gaps.items()}
+        best = [key for key in metrics if key.startswith("val/max_aug_reward")]
+        return shown | {
+            key.replace("max_aug_reward", "cost"): -float(metrics[key]) for key in best
+        }

@@ -1,18 +1,25 @@
 """Fit the keys: features of many tasks, grouped by size, clustered by K-means (Sec. 3.3)."""
 
+import hashlib
+import json
 import warnings
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from rich.progress import track
+from safetensors.torch import load_file
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature, instance_features
+from rl4co_prompt.policy.files import write_safetensors
 from rl4co_prompt.policy.pool import Keys
 from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
 from rl4co_prompt.tasks.task import Task, as_task
@@ -63,6 +70,24 @@ def fit_keys(
         feature=feature,
         tasks=tuple(task.name for task in tasks),
     )
+
+
+def cached_keys(folder: str | Path) -> Callable[..., Keys]:
+    """:func:`fit_keys` that keeps its results, by backbone and arguments, as files in a folder."""
+
+    def fit(backbone: nn.Module, tasks: Sequence[Task | str], **options: Any) -> Keys:
+        names = [as_task(task).name for task in tasks]
+        recipe = json.dumps([fingerprint(backbone), names, sorted(options.items())])
+        path = Path(folder) / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.safetensors"
+        if path.is_file():
+            found = load_file(path)
+            return Keys(**found, feature=options.get("feature", "code"), tasks=tuple(names))
+        keys = fit_keys(backbone, tasks, **options)
+        tensors = {"keys": keys.keys, "mean": keys.mean, "std": keys.std}
+        write_safetensors(path, tensors, {"recipe": recipe})
+        return keys
+
+    return fit
 
 
 @torch.no_grad()

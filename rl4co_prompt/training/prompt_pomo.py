@@ -174,7 +174,7 @@ class PromptPOMO(POMO):
             self._chosen[self.last_prompts] = True
             metric_dict["prompts_used"] = float(self.last_prompts.unique().numel())
         if self._reference is not None and "max_reward" in metric_dict:
-            best = metric_dict["max_reward"].view(len(self._reference), -1)
+            best = metric_dict["max_reward"].reshape(len(self._reference), -1)
             metric_dict["gap"] = _gap(best[:, 0], self._reference)  # copy 0 is the instance itself
             metric_dict["gap_aug"] = _gap(best.amax(1), self._reference)
         return super().log_metrics(metric_dict, phase, dataloader_idx)

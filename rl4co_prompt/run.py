@@ -1,0 +1,54 @@
+"""Train and test from Hydra configs: ``python -m rl4co_prompt.run experiment=prompt/cvrp``."""
+
+import sys
+
+import hydra
+
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig, OmegaConf
+
+from rl4co_prompt._hydra_searchpath import config_dir
+
+
+def run(cfg: DictConfig) -> dict:
+    """Train and test as the config says. -> the last values of all metrics"""
+    import lightning
+
+    from rl4co.utils import extras, instantiate_callbacks, instantiate_loggers, log_hyperparameters
+
+    extras(cfg)
+    if cfg.get("seed") is not None:
+        lightning.seed_everything(cfg.seed, workers=True, verbose=False)
+    env = hydra.utils.instantiate(cfg.env)
+    model = hydra.utils.instantiate(cfg.model, env)
+    callbacks = instantiate_callbacks(cfg.get("callbacks"))
+    logger = instantiate_loggers(cfg.get("logger"), model)
+    trainer = hydra.utils.instantiate(cfg.trainer, callbacks=callbacks, logger=logger)
+    log_hyperparameters({"cfg": cfg, "model": model, "trainer": trainer})
+    metrics: dict = {}
+    if cfg.get("train"):
+        trainer.fit(model, ckpt_path=cfg.get("ckpt_path"))
+        metrics |= trainer.callback_metrics
+    if cfg.get("test"):
+        # After training the model holds the last weights; alone, the ones that are named.
+        trainer.test(model, ckpt_path=None if cfg.get("train") else cfg.get("ckpt_path"))
+        metrics |= trainer.callback_metrics
+    return metrics
+
+
+@hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="main")
+def main(cfg: DictConfig) -> float | None:
+    """Entry point; returns ``optimized_metric`` for Hydra's sweepers, if the config names one."""
+    try:
+        metrics = run(cfg)
+    except InstantiationException as error:
+        cause = error.__cause__
+        if not isinstance(cause, ValueError | TypeError | FileNotFoundError):
+            raise
+        sys.exit(f"Error: {cause}")
+    name = OmegaConf.select(cfg, "optimized_metric")
+    return None if name is None else float(metrics[name])
+
+
+if __name__ == "__main__":
+    main()

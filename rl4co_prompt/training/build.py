@@ -1,0 +1,78 @@
+"""From file names and options to a prompted policy, as the configs need it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from rl4co_prompt.policy.backbone import load_backbone
+from rl4co_prompt.policy.policy import PromptedPolicy
+from rl4co_prompt.policy.pool import PromptPool
+from rl4co_prompt.tasks.data import VARIABLE, outside_data
+from rl4co_prompt.tasks.task import Task, training_tasks
+from rl4co_prompt.training.keys import cached_keys, fit_keys
+
+OUTSIDE_BACKBONE = "weights/amdkd_pomo_cvrp100.npz"
+
+
+def build_policy(
+    backbone: str | Path | None = None,
+    pool: str | Path | None = None,
+    pool_options: dict[str, Any] | None = None,
+    key_options: dict[str, Any] | None = None,
+    cache: str | Path | None = None,
+    train_decode_type: str | None = None,
+) -> PromptedPolicy:
+    """Load a backbone and put a pool on it.
+
+    Args:
+        backbone: file of the frozen weights; ``None`` takes the outside weights at hand.
+        pool: file of a saved pool; ``None`` makes a new one and fits its keys.
+        pool_options: of :class:`PromptPool`, for a new pool.
+        key_options: of :func:`fit_keys`, for a new pool; as many clusters as fill the pool.
+        cache: folder that keeps fitted keys between runs.
+        train_decode_type: ``sampling`` or ``greedy``.
+    """
+    model = load_backbone(find_backbone(backbone))
+    ready = (
+        PromptPool.load(pool)
+        if pool is not None
+        else new_pool(model, pool_options or {}, key_options or {}, cache)
+    )
+    return PromptedPolicy(model, ready, train_decode_type)
+
+
+def find_backbone(path: str | Path | None) -> Path:
+    """The named file, or the outside weights; an error where neither is."""
+    if path is not None:
+        return Path(path)
+    found = outside_data(OUTSIDE_BACKBONE)
+    if found is None:
+        raise FileNotFoundError(
+            "No backbone weights are at hand; pass backbone=FILE, POMO's CVRP weights as .pt, .npz "
+            f"or .safetensors, or let {VARIABLE} name a folder with {OUTSIDE_BACKBONE}."
+        )
+    return found
+
+
+def new_pool(
+    backbone: nn.Module,
+    pool_options: dict[str, Any],
+    key_options: dict[str, Any],
+    cache: str | Path | None = None,
+) -> PromptPool:
+    """A pool with fitted keys; a pool of one prompt needs none."""
+    pool = PromptPool.for_backbone(backbone, **pool_options)
+    if pool.num_prompts == 1:
+        return pool
+    options = dict(key_options)
+    groups = options.setdefault("groups", 4)
+    if pool.num_prompts % groups:
+        raise ValueError(
+            f"num_prompts={pool.num_prompts} can't be split into groups={groups} of equal size."
+        )
+    tasks: Sequence[Task | str] | None = options.pop("tasks", None)
+    options |= {"clusters": pool.num_prompts // groups, "feature": pool.feature}
+    fit = fit_keys if cache is None else cached_keys(cache)
+    return pool.set_keys(fit(backbone, training_tasks() if tasks is None else tasks, **options))

@@ -1,0 +1,166 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from rl4co.data.transforms import StateAugmentation
+from rl4co.utils.ops import unbatchify
+from safetensors.torch import save_file
+
+from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, TaskGenerator, load_backbone, save_backbone
+from rl4co_prompt.policy.backbone import fingerprint, policy_from_pomo
+from tests.conftest import outside
+from tests.policy.reference import ReferencePOMO, random_weights
+
+
+@pytest.fixture
+def weights():
+    return random_weights(32, 3, 48)
+
+
+def test_the_papers_architecture_has_pomos_number_of_parameters():
+    assert sum(p.numel() for p in POMOPolicy().parameters()) == 1_254_016
+
+
+@pytest.mark.parametrize("num_heads", [2, 4])
+def test_imported_weights_give_the_reference_encoder_and_tours(weights, num_heads):
+    policy = policy_from_pomo(weights, num_heads)
+    reference = ReferencePOMO(weights, num_heads, layers=3)
+    env = MultiTaskCVRPEnv()
+    batch = TaskGenerator("12-uniform")(6, rng=0)
+    raw = batch["depot"], batch["locs"], batch["demand"]
+    with torch.no_grad():
+        td = env.reset(batch)
+        hidden, _ = policy.encoder(td)
+        out = policy(td, env, decode_type="multistart_greedy", num_starts=12)
+
+        assert torch.allclose(hidden, reference.encode(*raw), atol=1e-5)
+        tours = reference.rollout(*raw)
+    ours = unbatchify(out["actions"], 12)
+    steps = min(ours.shape[-1], tours.shape[-1])
+    assert torch.equal(ours[..., :steps], tours[..., :steps])
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt", ".safetensors"])
+def test_any_container_of_pomo_weights_is_read(tmp_path, weights, suffix):
+    path = tmp_path / f"weights{suffix}"
+    extra = {"W_hidden.weight": torch.zeros(4, 4)}  # of AMDKD's distillation
+    if suffix == ".npz":
+        np.savez(path, **{k: v.numpy() for k, v in (weights | extra).items()})
+    elif suffix == ".pt":
+        state = {f"module.{k}": v for k, v in weights.items()}
+        torch.save({"epoch": 3, "model_state_dict": state}, path)
+    else:
+        save_file(weights, path)
+    policy = load_backbone(path, num_heads=4)
+
+    assert fingerprint(policy) == fingerprint(policy_from_pomo(weights, 4))
+    assert not any(p.requires_grad for p in policy.parameters())
+    assert not policy.training
+
+
+def test_batch_norm_is_seen_by_its_statistics(weights):
+    for i in range(3):
+        for j in (1, 2):
+            name = f"encoder.layers.{i}.add_n_normalization_{j}.norm"
+            weights[f"{name}.running_mean"] = torch.full((32,), 0.5)
+            weights[f"{name}.running_var"] = torch.full((32,), 2.0)
+            weights[f"{name}.num_batches_tracked"] = torch.tensor(7)
+    policy = policy_from_pomo(weights, 4)
+
+    assert policy.config["normalization"] == "batch"
+    assert policy.encoder.net.layers[2][3].normalizer.running_mean.unique().item() == 0.5
+
+
+def test_a_backbone_survives_saving_bit_for_bit(tmp_path, backbone):
+    again = load_backbone(save_backbone(backbone, tmp_path / "sub" / "backbone.safetensors"))
+
+    assert fingerprint(again) == fingerprint(backbone)
+    assert again.config == backbone.config
+    assert [p.name for p in (tmp_path / "sub").iterdir()] == ["backbone.safetensors"]
+
+
+def test_the_fingerprint_sees_one_changed_bit_and_the_head_count(backbone, weights):
+    before = fingerprint(backbone)
+    with torch.no_grad():
+        backbone.decoder.pointer.project_out.bias[3] += 1e-6
+
+    assert fingerprint(backbone) != before
+    assert fingerprint(policy_from_pomo(weights, 2)) != fingerprint(policy_from_pomo(weights, 4))
+
+
+def test_weights_of_another_model_are_described(weights):
+    with pytest.raises(ValueError, match=r"not a POMO CVRP model.*embedder\.x"):
+        policy_from_pomo({"embedder.x": torch.zeros(1)})
+    with pytest.raises(ValueError, match=r"does not have: decoder\.extra\.weight"):
+        policy_from_pomo(weights | {"decoder.extra.weight": torch.zeros(1)}, 4)
+
+
+@pytest.mark.parametrize("key", ["decoder.Wk.weight", "encoder.layers.1.feed_forward.W2.bias"])
+def test_incomplete_weights_are_named(weights, key):
+    del weights[key]
+    with pytest.raises(ValueError, match="lacks.*incomplete"):
+        policy_from_pomo(weights, 4)
+
+
+def test_files_that_are_no_weights_get_one_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"No backbone weights at .*none\.pt"):
+        load_backbone(tmp_path / "none.pt")
+    for name in ("a.pt", "a.npz", "a.safetensors"):
+        (tmp_path / name).write_bytes(b"not weights")
+        with pytest.raises(ValueError, match="can't be read as weights"):
+            load_backbone(tmp_path / name)
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(ValueError, match="holds no state dict"):
+        load_backbone(tmp_path / "list.pt")
+
+
+def test_a_pickle_with_code_is_not_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    torch.save({"model_state_dict": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(ValueError, match="weights_only=True"):
+        load_backbone(tmp_path / "evil.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_saved_backbone_of_other_shapes_is_refused(tmp_path, backbone):
+    config = json.dumps(backbone.config | {"embed_dim": 32})
+    path = tmp_path / "x.safetensors"
+    save_file(
+        dict(backbone.state_dict()), path, {"format": "rl4co_prompt.backbone", "config": config}
+    )
+    with pytest.raises(ValueError, match="another architecture"):
+        load_backbone(path)
+
+
+@pytest.mark.parametrize(("width", "heads"), [(20, 3), (16, 4), (16, 0)])
+def test_head_widths_that_rl4co_refuses_are_explained(width, heads):
+    with pytest.raises(ValueError, match="multiple of 8"):
+        POMOPolicy(embed_dim=width, num_heads=heads)
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(ValueError, match="normalization must be instance or batch, got 'layer'"):
+        POMOPolicy(normalization="layer")
+
+
+@pytest.mark.parametrize(
+    ("augment", "gap"), [(False, "2.36"), (True, "1.59")], ids=["n starts", "n starts x 8"]
+)
+def test_outside_weights_give_the_known_gap(outside_backbone, augment, gap):
+    """AMDKD's student on the first 32 instances of MVMoE's uniform set, gap to HGS."""
+    env = MultiTaskCVRPEnv(check_solution=True)
+    batch = env.load_data(outside("uniform/mvmoe_cvrp100_uniform_0-499.npz"), 32)
+    td = env.reset(batch)
+    copies = 8 if augment else 1
+    td = StateAugmentation(8, "dihedral8")(td) if augment else td
+    with torch.inference_mode():
+        out = outside_backbone(td, env, decode_type="multistart_greedy", num_starts=100)
+    cost = -unbatchify(out["reward"], (copies, 100)).reshape(32, -1).amax(1)
+    gaps = 100 * (cost - batch["reference"]) / batch["reference"]
+
+    assert f"{gaps.mean():.2f}" == gap
