@@ -13,6 +13,8 @@ from rl4co_prompt import (
 )
 from rl4co_prompt.tasks.data import outside_data
 
+torch.set_num_threads(1)  # tiny models: threads cost more than they give
+
 TASKS = ("10-uniform", "12-cluster", "14-gm-3-10")
 
 

@@ -1,0 +1,54 @@
+import pytest
+import torch
+
+from rl4co_prompt import save_backbone
+from rl4co_prompt.training.build import build_policy, find_backbone
+
+KEYS = {"tasks": ["10-uniform", "12-grid"], "per_task": 8, "groups": 2, "progress": False}
+
+
+@pytest.fixture
+def file(backbone, tmp_path):
+    return save_backbone(backbone, tmp_path / "backbone.safetensors")
+
+
+def test_a_new_pool_gets_as_many_keys_as_prompts(file, tmp_path):
+    options = {"num_prompts": 6, "num_tokens": 3, "gated": True}
+    policy = build_policy(file, None, options, KEYS, tmp_path / "cache", "greedy")
+
+    assert policy.pool.has_keys
+    assert (policy.pool.num_prompts, policy.pool.num_tokens) == (6, 3)
+    assert policy.pool.gate is not None
+    assert policy.train_decode_type == "greedy"
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_saved_pool_is_taken_as_it_is(file, tmp_path):
+    policy = build_policy(file, None, {"num_prompts": 2}, KEYS)
+    path = policy.save(tmp_path / "pool.safetensors")
+
+    assert torch.equal(build_policy(file, path).pool.prompts, policy.pool.prompts)
+
+
+def test_one_prompt_needs_no_keys(file):
+    assert not build_policy(file, None, {"num_prompts": 1}, {}).pool.has_keys
+
+
+def test_groups_must_divide_the_pool(file):
+    with pytest.raises(ValueError, match="num_prompts=5 can't be split into groups=2"):
+        build_policy(file, None, {"num_prompts": 5}, KEYS)
+
+
+def test_without_weights_the_remedy_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("RL4CO_PROMPT_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="pass backbone=FILE.*RL4CO_PROMPT_DATA"):
+        find_backbone(None)
+
+
+def test_the_data_folder_may_be_named(monkeypatch, tmp_path):
+    weights = tmp_path / "weights" / "amdkd_pomo_cvrp100.npz"
+    weights.parent.mkdir()
+    weights.touch()
+    monkeypatch.setenv("RL4CO_PROMPT_DATA", str(tmp_path))
+
+    assert find_backbone(None) == weights

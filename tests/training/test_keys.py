@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import torch
+
+from sklearn.cluster import KMeans
+
+from rl4co_prompt import PromptPool, fit_keys
+from rl4co_prompt.policy.features import get_feature
+from rl4co_prompt.tasks.task import Task, as_task
+from rl4co_prompt.training.keys import cached_keys, task_features
+
+TASKS = ["10-uniform", "10-cluster", "12-uniform", "14-gm-3-10", "16-grid"]
+
+
+def fit(backbone, tasks=TASKS, **options):
+    options = {"per_task": 8, "groups": 2, "clusters": 2, "progress": False} | options
+    return fit_keys(backbone, tasks, **options)
+
+
+@pytest.mark.parametrize("feature", ["code", "paper"])
+def test_keys_are_the_centres_of_each_size_group_in_ascending_order(backbone, feature):
+    keys = fit(backbone, feature=feature)
+    vectors = task_features(backbone, [as_task(t) for t in TASKS], 8, 0, feature).double()
+    if get_feature(feature).standardise:
+        flat = vectors.flatten(0, 1)
+        vectors = (vectors - flat.mean(0)) / flat.std(0, correction=0)
+    # Sizes 10, 12 | 14, 16.
+    groups = [vectors[:3].flatten(0, 1), vectors[3:].flatten(0, 1)]
+    centres = [KMeans(2, n_init=10, random_state=0).fit(g.numpy()).cluster_centers_ for g in groups]
+
+    assert torch.allclose(keys.keys, torch.from_numpy(np.concatenate(centres)).float(), atol=1e-5)
+    assert keys.tasks == tuple(TASKS)
+
+
+def test_the_papers_sizes_fall_into_groups_of_8_8_8_7():
+    sizes = [list(map(int, group)) for group in np.array_split(range(50, 201, 5), 4)]
+
+    assert [len(group) for group in sizes] == [8, 8, 8, 7]
+    assert [(group[0], group[-1]) for group in sizes] == [(50, 85), (90, 125), (130, 165), (170, 200)]
+
+
+def test_the_seed_decides_the_keys(backbone):
+    assert torch.equal(fit(backbone, seed=3).keys, fit(backbone, seed=3).keys)
+    assert not torch.equal(fit(backbone, seed=3).keys, fit(backbone, seed=4).keys)
+
+
+@pytest.mark.parametrize(("groups", "clusters"), [(1, 1), (1, 7), (3, 2), (4, 4)])
+def test_any_pool_size_can_be_fitted(backbone, groups, clusters):
+    keys = fit(backbone, groups=groups, clusters=clusters)
+    pool = PromptPool.for_backbone(backbone, groups * clusters, 1).set_keys(keys)
+
+    assert pool.has_keys
+
+
+def test_code_keys_are_means_of_unit_vectors(backbone):
+    assert (fit(backbone).keys.norm(dim=-1) <= 1 + 1e-6).all()
+
+
+def test_a_constant_feature_does_not_divide_by_zero(backbone):
+    with torch.no_grad():
+        backbone.encoder.init_embedding.init_embed.weight.zero_()
+        backbone.encoder.init_embedding.init_embed_depot.weight.zero_()
+        backbone.encoder.init_embedding.init_embed.bias.zero_()
+        backbone.encoder.init_embedding.init_embed_depot.bias.zero_()
+    keys = fit(backbone, ["10-uniform"], feature="paper", groups=1, clusters=1)
+
+    assert torch.isfinite(keys.keys).all()
+    assert (keys.std == 1).all()
+    with pytest.raises(ValueError, match="fewer than 2 different keys among 8 instances"):
+        fit(backbone, ["10-uniform"], feature="paper", groups=1, clusters=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": 5}, "groups=5 exceeds the 4 different sizes"),
+        ({"clusters": 9}, "clusters=9 exceeds per_task=8"),
+        ({"clusters": 0}, "clusters must be at least 1, got 0"),
+        ({"per_task": 0}, "per_task must be at least 1"),
+        ({"tasks": []}, "at least one task"),
+        ({"tasks": ["10-unifrom"]}, "Unknown geometry 'unifrom'"),
+        ({"feature": "mean"}, "Unknown feature 'mean'"),
+    ],
+)
+def test_counts_that_kmeans_cant_give_are_refused(backbone, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(backbone, **options)
+
+
+def test_fitting_changes_neither_backbone_nor_its_mode(backbone):
+    backbone.train()
+    before = {k: v.clone() for k, v in backbone.state_dict().items()}
+    fit(backbone)
+
+    assert backbone.encoder.training
+    assert all(torch.equal(v, before[k]) for k, v in backbone.state_dict().items())
+
+
+def test_cached_keys_are_fitted_once_per_recipe(backbone, tmp_path, monkeypatch):
+    options = {"per_task": 8, "groups": 2, "clusters": 2, "progress": False}
+    first = cached_keys(tmp_path)(backbone, TASKS, **options)
+    other = cached_keys(tmp_path)(backbone, TASKS, **options | {"seed": 1})
+    monkeypatch.setattr("rl4co_prompt.training.keys.fit_keys", None)  # must not be called again
+    again = cached_keys(tmp_path)(backbone, [Task.from_name(t) for t in TASKS], **options)
+
+    assert torch.equal(first.keys, again.keys)
+    assert (first.feature, first.tasks) == (again.feature, again.tasks)
+    assert not torch.equal(first.keys, other.keys)
+    assert len(list(tmp_path.iterdir())) == 2
