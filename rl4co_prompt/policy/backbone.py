@@ -21,6 +21,16 @@ FORMAT = "rl4co_prompt.backbone"
 IGNORED = {"W_hidden", "W_embed", "num_batches_tracked"}
 
 
+_UNREADABLE = (
+    SafetensorError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    EOFError,
+    pickle.UnpicklingError,
+)
+
+
 class KeyValueProjection(nn.Linear):
     """Glimpse keys and values of the nodes; the logit key is the node itself, as in POMO."""
 
@@ -74,7 +84,7 @@ class POMOPolicy(AttentionModelPolicy):
         self.decoder.project_fixed_context = nn.Identity()
 
 
-def fingerprint(backbone: nn.Module) -> str:
+def fingerprint(backbone: AttentionModelPolicy) -> str:
     """A hash of everything that decides what a backbone computes: its weights and head count."""
     digest = hashlib.sha256()
     for part in ("encoder", "decoder"):
@@ -85,7 +95,7 @@ def fingerprint(backbone: nn.Module) -> str:
             array = tensor.detach().cpu().contiguous()
             digest.update(f"{part}.{name}{list(array.shape)}{array.dtype}".encode())
             digest.update(array.flatten().view(torch.uint8).numpy().tobytes())
-    digest.update(f"heads={backbone.decoder.num_heads}".encode())  # type: ignore[union-attr]
+    digest.update(f"heads={backbone.decoder.num_heads}".encode())
     return digest.hexdigest()[:32]
 
 
@@ -208,7 +218,7 @@ def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             with np.load(path, allow_pickle=False) as arrays:
                 return {k: torch.from_numpy(arrays[k]) for k in arrays.files}, {}
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except _UNREADABLE as error:
         raise ValueError(
             f"{path} can't be read as weights; expected .safetensors, .npz or a PyTorch file that "
             f"loads with weights_only=True ({str(error).splitlines()[0]})."

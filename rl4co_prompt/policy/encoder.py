@@ -4,8 +4,9 @@ import torch
 
 from rl4co.models.common.constructive import AutoregressiveEncoder
 from rl4co.models.nn.graph.attnnet import MultiHeadAttentionLayer
+from rl4co.models.zoo.am.encoder import AttentionModelEncoder
 from tensordict import TensorDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co_prompt.policy.features import get_feature, instance_features
 from rl4co_prompt.policy.pool import PromptPool
@@ -25,7 +26,7 @@ class PromptedEncoder(AutoregressiveEncoder):
         pool: keys and prompts of the encoder's depth and width.
     """
 
-    def __init__(self, encoder: nn.Module, pool: PromptPool):
+    def __init__(self, encoder: AttentionModelEncoder, pool: PromptPool):
         super().__init__()
         check_promptable(encoder, pool)
         self.encoder = encoder
@@ -37,12 +38,11 @@ class PromptedEncoder(AutoregressiveEncoder):
         if pool.num_tokens == 0:
             return self.encoder(td)
         chosen = td.get(PROMPT, None)
-        plain = None
-        if chosen is None or pool.gate is not None:
-            features, plain, embedded = self.features(td)
-            chosen = pool.select(features)[:, 0] if chosen is None else chosen
-        else:
-            embedded = self.encoder.init_embedding(td)  # type: ignore[operator]
+        if chosen is not None and pool.gate is None:  # no plain pass needed
+            embedded = self.encoder.init_embedding(td)
+            return self.prompted(embedded, pool(chosen)), embedded
+        features, plain, embedded = self.features(td)
+        chosen = pool.select(features)[:, 0] if chosen is None else chosen
         hidden = self.prompted(embedded, pool(chosen))
         if pool.gate is not None:
             hidden = plain + pool.gate[chosen, None, None] * (hidden - plain)
@@ -51,7 +51,7 @@ class PromptedEncoder(AutoregressiveEncoder):
     def prompted(self, embedded: Tensor, prompt: Tensor) -> Tensor:
         """[batch, node, embed], [batch, layer, token, embed] -> [batch, node, embed]"""
         hidden = embedded
-        for layer, tokens in zip(self.encoder.net.layers, prompt.unbind(1), strict=True):  # type: ignore[union-attr]
+        for layer, tokens in zip(self.encoder.net.layers, prompt.unbind(1), strict=True):
             hidden = layer(torch.cat((hidden, tokens), 1))
         return hidden[:, : embedded.shape[1]]
 
@@ -66,7 +66,7 @@ class PromptedEncoder(AutoregressiveEncoder):
         return self.pool.select(self.features(td)[0], num_prompts)
 
 
-def check_promptable(encoder: nn.Module, pool: PromptPool) -> None:
+def check_promptable(encoder: AttentionModelEncoder, pool: PromptPool) -> None:
     """Raise a one-sentence error when an encoder cannot take the pool's prompts."""
     layers = getattr(getattr(encoder, "net", None), "layers", None)
     if layers is None or not all(isinstance(layer, MultiHeadAttentionLayer) for layer in layers):

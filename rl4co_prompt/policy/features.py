@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from rl4co.models.zoo.am.encoder import AttentionModelEncoder
 from tensordict import TensorDict
-from torch import Tensor, nn
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,26 @@ class Feature:
         return len(self.pools) * num_layers * embed_dim
 
 
+def _attention_mean(total: Tensor, attention: Tensor) -> Tensor:
+    return attention.mean(1)
+
+
+def _attention_deviation(total: Tensor, attention: Tensor) -> Tensor:
+    return attention.std(1)
+
+
+def _total_mean(total: Tensor, attention: Tensor) -> Tensor:
+    return total.mean(1)
+
+
 FEATURES = {
-    "code": Feature(
-        pools=(lambda total, attention: attention.mean(1), lambda total, attention: attention.std(1)),
-        unit_norm=True,
-    ),
-    "paper": Feature(pools=(lambda total, attention: total.mean(1),), standardise=True),
+    "code": Feature((_attention_mean, _attention_deviation), unit_norm=True),
+    "paper": Feature((_total_mean,), standardise=True),
 }
 
 
 def get_feature(name: str) -> Feature:
+    """A feature by its name."""
     if name not in FEATURES:
         raise ValueError(f"Unknown feature {name!r}; use one of {', '.join(FEATURES)}.")
     return FEATURES[name]
@@ -50,7 +61,7 @@ def get_feature(name: str) -> Feature:
 
 @torch.no_grad()
 def instance_features(
-    encoder: nn.Module, td: TensorDict, feature: Feature
+    encoder: AttentionModelEncoder, td: TensorDict, feature: Feature
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One plain pass through a stock RL4CO encoder.
 
@@ -59,9 +70,9 @@ def instance_features(
         output and the initial embeddings, both [batch, node, embed].
     """
     with torch.autocast(next(encoder.parameters()).device.type, enabled=False):
-        embedded = hidden = encoder.init_embedding(td)  # type: ignore[operator]
+        embedded = hidden = encoder.init_embedding(td)
         pooled: list[list[Tensor]] = [[] for _ in feature.pools]
-        for attend, norm, feed_forward, final_norm in encoder.net.layers:  # type: ignore[union-attr]
+        for attend, norm, feed_forward, final_norm in encoder.net.layers:
             attention = attend.module(hidden)  # the skip connection's inside
             total = hidden + attention
             for column, pool in zip(pooled, feature.pools, strict=True):

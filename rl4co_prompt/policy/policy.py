@@ -9,8 +9,9 @@ import torch.nn.functional as F
 
 from rl4co.envs import RL4COEnvBase, get_env
 from rl4co.models.common.constructive.autoregressive import AutoregressivePolicy
+from rl4co.models.zoo.am import AttentionModelPolicy
 from tensordict import TensorDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co_prompt.policy.backbone import fingerprint, load_backbone
 from rl4co_prompt.policy.encoder import PROMPT, PromptedEncoder
@@ -35,9 +36,9 @@ class PromptedPolicy(AutoregressivePolicy):
     encoder: PromptedEncoder
 
     def __init__(
-        self, backbone: nn.Module, pool: PromptPool, train_decode_type: str | None = None
+        self, backbone: AttentionModelPolicy, pool: PromptPool, train_decode_type: str | None = None
     ):
-        encoder = PromptedEncoder(backbone.encoder, pool)  # type: ignore[arg-type]
+        encoder = PromptedEncoder(backbone.encoder, pool)
         settings = {name: getattr(backbone, name) for name in (*_COPIED, *_DECODE_TYPES)}
         if train_decode_type is not None:
             settings["train_decode_type"] = train_decode_type
@@ -143,7 +144,9 @@ class PromptedPolicy(AutoregressivePolicy):
         return self.pool.save(path)
 
     @classmethod
-    def from_pretrained(cls, backbone: nn.Module | str | Path, pool: str | Path) -> "PromptedPolicy":
+    def from_pretrained(
+        cls, backbone: AttentionModelPolicy | str | Path, pool: str | Path
+    ) -> "PromptedPolicy":
         """Put a saved pool on its backbone (a policy, or the file of one)."""
         if isinstance(backbone, str | Path):
             backbone = load_backbone(backbone)
@@ -167,17 +170,18 @@ class PromptedPolicy(AutoregressivePolicy):
     def _environment(self, env: str | RL4COEnvBase | None, td: TensorDict) -> RL4COEnvBase:
         if not (env is None or isinstance(env, str)):
             return env
-        env = get_env(self.env_name if env is None else env)
+        made = get_env(self.env_name if env is None else env)
         # RL4CO starts rollouts at the first generator.num_loc nodes, 20 unless told otherwise.
-        if type(env).select_start_nodes is RL4COEnvBase.select_start_nodes:
-            env.generator.num_loc = env.get_num_starts(td)
-        return env
+        if type(made).select_start_nodes is RL4COEnvBase.select_start_nodes:
+            made.generator.num_loc = made.get_num_starts(td)
+        return made
 
 
 def _better(a: dict, b: dict) -> dict:
     """Per instance, the outputs of the prompt whose best rollout is better; ``a`` on a tie."""
     batch = len(a[PROMPT])
-    best_a, best_b = (out["reward"].view(-1, batch).amax(0) for out in (a, b))  # rows: (start batch)
+    # RL4CO's rows are (start batch).
+    best_a, best_b = (out["reward"].view(-1, batch).amax(0) for out in (a, b))
     take_b = best_b > best_a
     merged = {PROMPT: torch.where(take_b, b[PROMPT], a[PROMPT])}
     for key in a.keys() - {PROMPT}:

@@ -4,9 +4,11 @@ import json
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from rl4co.models.zoo.am import AttentionModelPolicy
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -126,7 +128,7 @@ class PromptPool(nn.Module):
         return torch.cdist(features, self.keys, compute_mode="donot_use_mm_for_euclid_dist")
 
     def select(self, features: Tensor, num_prompts: int = 1) -> Tensor:
-        """Nearest keys, best first; at most all of them. [batch, feature] -> [batch, num_prompts]"""
+        """Nearest keys, best first, at most all. [batch, feature] -> [batch, num_prompts]"""
         if num_prompts < 1:
             raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
         if self.num_prompts == 1:
@@ -156,12 +158,15 @@ class PromptPool(nn.Module):
 
     @classmethod
     def for_backbone(
-        cls, backbone: nn.Module, num_prompts: int = 16, num_tokens: int = 5, **options: object
+        cls,
+        backbone: AttentionModelPolicy,
+        num_prompts: int = 16,
+        num_tokens: int = 5,
+        **options: Any,
     ) -> "PromptPool":
         """A pool with the depth and width of a backbone; ``options`` as in the constructor."""
-        layers = backbone.encoder.net.layers  # type: ignore[union-attr]
-        embed_dim = backbone.decoder.embed_dim  # type: ignore[union-attr]
-        return cls(num_prompts, num_tokens, len(layers), embed_dim, **options)  # type: ignore[arg-type]
+        depth, width = len(backbone.encoder.net.layers), backbone.decoder.embed_dim
+        return cls(num_prompts, num_tokens, depth, width, **options)
 
     def summary(self) -> str:
         """A few lines on what the pool is and holds."""
@@ -209,8 +214,9 @@ class PromptPool(nn.Module):
             raise ValueError(
                 f"{path} is not a prompt pool; expected a file that PromptPool.save wrote."
             )
-        shape = tensors["prompts"].shape
-        pool = cls(*(shape[i] for i in (0, 2, 1, 3)), metadata["feature"], gated="gate" in tensors)
+        count, depth, tokens, width = tensors["prompts"].shape
+        gated = "gate" in tensors
+        pool = cls(count, tokens, depth, width, metadata["feature"], gated=gated)
         pool.load_state_dict(tensors)
         pool.backbone_fingerprint = metadata["backbone"] or None
         pool.tasks = tuple(json.loads(metadata["tasks"]))

@@ -50,6 +50,8 @@ class MultiTaskCVRPEnv(CVRPEnv):
         if generator is None:
             generator = TaskGenerator(task, **(generator_params or {}))
         options.setdefault("dataset_cls", FastTdDataset)
+        self._has_seed = options.get("seed") is not None
+        options["seed"] = options.get("seed") or 0  # RL4CO would draw one
         super().__init__(generator=generator, **options)
 
     @property
@@ -72,6 +74,13 @@ class MultiTaskCVRPEnv(CVRPEnv):
             td["depot"], td["locs"] = td["locs"][..., 0, :], td["locs"][..., 1:, :]
         check_instances(td)
         return super()._reset(td, batch_size)
+
+    def _set_seed(self, seed: int | None) -> None:
+        # RL4CO reseeds the global generator for every env that is made, asked to or not.
+        if self._has_seed:
+            super()._set_seed(seed)
+        else:
+            self.rng = torch.default_generator
 
     def get_num_starts(self, td: TensorDict) -> int:
         return td["demand"].shape[-1]
@@ -111,14 +120,15 @@ class MultiTaskCVRPEnv(CVRPEnv):
             {key: torch.tensor(value, dtype=torch.float32) for key, value in arrays.items()},
             batch_size=[size],
         )
-        count = torch.Size([batch_size] if isinstance(batch_size, int) else batch_size or []).numel()
-        return td[:count] if batch_size else td
+        if not batch_size:
+            return td
+        return td[: batch_size if isinstance(batch_size, int) else torch.Size(batch_size).numel()]
 
 
 def check_instances(td: TensorDict) -> None:
     """Raise a one-sentence error for instances that no vehicle can serve or no net can read."""
     for key in ("locs", "depot", "demand"):
-        if key not in td.keys():
+        if key not in td.keys():  # noqa: SIM118, a TensorDict has no "in"
             raise ValueError(f"The instances lack {key!r}; CVRP needs locs, depot and demand.")
     locs, depot, demand = td["locs"], td["depot"], td["demand"]
     want = (*td.batch_size, demand.shape[-1], 2)

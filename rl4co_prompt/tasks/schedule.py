@@ -57,7 +57,9 @@ class RisingSize(Schedule):
 
     def task(self, epoch: int, max_epochs: int) -> Task:
         if max_epochs < 1:
-            raise ValueError(f"RisingSize needs the length of the run, got max_epochs={max_epochs}.")
+            raise ValueError(
+                f"RisingSize needs the length of the run, got max_epochs={max_epochs}."
+            )
         sizes = sorted({task.num_loc for task in self.tasks})
         rise = min(epoch / (0.9 * max_epochs), 1)
         target = sizes[0] + int(rise * (sizes[-1] - sizes[0]))

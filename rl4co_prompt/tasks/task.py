@@ -38,7 +38,7 @@ class Task:
     """
 
     num_loc: int = 100
-    geometry: Geometry = Uniform()
+    geometry: Geometry = Uniform()  # noqa: RUF009, immutable
     capacity: int | None = None
 
     def __post_init__(self) -> None:

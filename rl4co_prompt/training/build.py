@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt.policy.backbone import load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
@@ -57,7 +57,7 @@ def find_backbone(path: str | Path | None) -> Path:
 
 
 def new_pool(
-    backbone: nn.Module,
+    backbone: AttentionModelPolicy,
     pool_options: dict[str, Any],
     key_options: dict[str, Any],
     cache: str | Path | None = None,

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from rich.progress import track
+from rl4co.models.zoo.am import AttentionModelPolicy
 from safetensors.torch import load_file
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature, instance_features
@@ -28,7 +29,7 @@ CHUNK = 128  # instances per encoder pass; bounds the memory
 
 
 def fit_keys(
-    backbone: nn.Module,
+    backbone: AttentionModelPolicy,
     tasks: Sequence[Task | str],
     per_task: int = 128,
     groups: int = 4,
@@ -49,16 +50,16 @@ def fit_keys(
         feature: ``code`` or ``paper``.
         progress: show a progress bar.
     """
-    tasks = [as_task(task) for task in tasks]
-    sizes = sorted({task.num_loc for task in tasks})
-    _check_counts(len(tasks), len(sizes), per_task, groups, clusters)
-    features = task_features(backbone, tasks, per_task, seed, feature, progress)
+    chosen = [as_task(task) for task in tasks]
+    sizes = sorted({task.num_loc for task in chosen})
+    _check_counts(len(chosen), len(sizes), per_task, groups, clusters)
+    features = task_features(backbone, chosen, per_task, seed, feature, progress)
     vectors = features.flatten(0, 1).double().cpu()
     mean, std = vectors.mean(0), vectors.std(0, correction=0)
     std = std.where(std > 0, torch.ones_like(std))
     if get_feature(feature).standardise:
         vectors = (vectors - mean) / std
-    owner = np.repeat([task.num_loc for task in tasks], per_task)
+    owner = np.repeat([task.num_loc for task in chosen], per_task)
     centres = [
         _centres(vectors[torch.from_numpy(np.isin(owner, group))].numpy(), clusters, seed)
         for group in np.array_split(sizes, groups)
@@ -68,14 +69,14 @@ def fit_keys(
         mean=mean.float(),
         std=std.float(),
         feature=feature,
-        tasks=tuple(task.name for task in tasks),
+        tasks=tuple(task.name for task in chosen),
     )
 
 
 def cached_keys(folder: str | Path) -> Callable[..., Keys]:
     """:func:`fit_keys` that keeps its results, by backbone and arguments, as files in a folder."""
 
-    def fit(backbone: nn.Module, tasks: Sequence[Task | str], **options: Any) -> Keys:
+    def fit(backbone: AttentionModelPolicy, tasks: Sequence[Task | str], **options: Any) -> Keys:
         names = [as_task(task).name for task in tasks]
         recipe = json.dumps([fingerprint(backbone), names, sorted(options.items())])
         path = Path(folder) / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.safetensors"
@@ -92,7 +93,7 @@ def cached_keys(folder: str | Path) -> Callable[..., Keys]:
 
 @torch.no_grad()
 def task_features(
-    backbone: nn.Module,
+    backbone: AttentionModelPolicy,
     tasks: Sequence[Task],
     per_task: int,
     seed: int = 0,
@@ -101,7 +102,7 @@ def task_features(
 ) -> Tensor:
     """Features of fresh instances, before standardising. -> [task, instance, feature]"""
     recipe = get_feature(feature)
-    encoder: nn.Module = backbone.encoder  # type: ignore[assignment]
+    encoder = backbone.encoder
     was_training = encoder.training
     encoder.eval()
     env = MultiTaskCVRPEnv(tasks[0])
@@ -112,8 +113,8 @@ def task_features(
     ):
         env.task = task
         batch = env.generator(per_task, rng=seed * 1_000_003 + index).to(device)
-        parts = [instance_features(encoder, env.reset(part), recipe)[0] for part in batch.split(CHUNK)]
-        found.append(torch.cat(parts).cpu())
+        parts = (env.reset(part) for part in batch.split(CHUNK))
+        found.append(torch.cat([instance_features(encoder, td, recipe)[0] for td in parts]).cpu())
     encoder.train(was_training)
     return torch.stack(found)
 

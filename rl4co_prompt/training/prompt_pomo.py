@@ -58,6 +58,8 @@ class PromptPOMO(POMO):
         **pomo: of RL4CO's POMO. ``batch_size`` follows the task's size unless given.
     """
 
+    _lr_scheduler_name_or_cls: Any
+
     def __init__(
         self,
         env: RL4COEnvBase,
@@ -150,7 +152,8 @@ class PromptPOMO(POMO):
         self._reference = batch.get("reference", None)
         if phase != "train":
             return super().shared_step(batch, batch_idx, phase, dataloader_idx)
-        with _seeded(self.seed, self.global_step, self.global_rank, batch_idx):
+        numbers = (self.seed, self.global_step, self.global_rank, batch_idx)
+        with _seeded(*numbers, device=self.device):
             return super().shared_step(batch, batch_idx, phase, dataloader_idx)
 
     def calculate_loss(
@@ -240,7 +243,7 @@ class PromptPOMO(POMO):
         }
 
     @classmethod
-    def load_from_checkpoint(  # type: ignore[override]
+    def load_from_checkpoint(
         cls, checkpoint_path: str | Path, env: RL4COEnvBase, policy: PromptedPolicy, **options: Any
     ) -> "PromptPOMO":
         """Restore a run's pool into ``policy``; ``options`` are the constructor's."""
@@ -262,12 +265,11 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _seeded(*numbers: int) -> Iterator[None]:
+def _seeded(*numbers: int, device: torch.device | None = None) -> Iterator[None]:
     """Torch's global random state from these numbers, and as it was afterwards."""
     state = 0
     for number in numbers:
         state = (state * 1_000_003 + number + 1) % (2**63)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng([device] if device is not None and device.type == "cuda" else []):
         torch.manual_seed(state)
         yield
-

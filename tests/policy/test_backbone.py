@@ -100,7 +100,7 @@ def test_weights_of_another_model_are_described(weights):
 @pytest.mark.parametrize("key", ["decoder.Wk.weight", "encoder.layers.1.feed_forward.W2.bias"])
 def test_incomplete_weights_are_named(weights, key):
     del weights[key]
-    with pytest.raises(ValueError, match="lacks.*incomplete"):
+    with pytest.raises(ValueError, match=r"lacks.*incomplete"):
         policy_from_pomo(weights, 4)
 
 

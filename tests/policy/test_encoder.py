@@ -93,11 +93,13 @@ def test_a_closed_gate_is_bit_equal_and_opens_by_its_gradient(backbone, keys, td
         pool.gate.fill_(1.0)
     ungated = PromptPool.for_backbone(backbone, 4, 2).set_keys(keys)
     ungated.prompts = pool.prompts
-    assert torch.allclose(encoder(td)[0], PromptedEncoder(backbone.encoder, ungated)(td)[0], atol=1e-6)
+    assert torch.allclose(
+        encoder(td)[0], PromptedEncoder(backbone.encoder, ungated)(td)[0], atol=1e-6
+    )
 
 
 def test_a_pool_of_another_shape_is_refused(backbone):
-    with pytest.raises(ValueError, match="pool is for 6 layers of width 128, the backbone has 2 of width 16"):
+    with pytest.raises(ValueError, match="6 layers of width 128, the backbone has 2 of width 16"):
         PromptedEncoder(backbone.encoder, PromptPool())
 
 

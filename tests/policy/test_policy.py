@@ -9,13 +9,7 @@ from rl4co.models.common.constructive.base import ConstructivePolicy
 from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co.utils.ops import unbatchify
 
-from rl4co_prompt import (
-    POMOPolicy,
-    PromptedPolicy,
-    PromptPool,
-    TaskGenerator,
-    save_backbone,
-)
+from rl4co_prompt import POMOPolicy, PromptedPolicy, PromptPool, TaskGenerator, save_backbone
 from rl4co_prompt.policy.encoder import PROMPT
 
 
@@ -125,7 +119,11 @@ def test_comparing_prompts_needs_rewards(policy, env, td, options):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(torch.full((5,), 4), "prompt 4 of 4"), (torch.full((5,), -1), "one index"), (torch.zeros(5, 2), "one index")],
+    [
+        (torch.full((5,), 4), "prompt 4 of 4"),
+        (torch.full((5,), -1), "one index"),
+        (torch.zeros(5, 2), "one index"),
+    ],
 )
 def test_a_forced_prompt_must_exist(policy, env, td, value, message):
     with pytest.raises(ValueError, match=message):

@@ -34,7 +34,12 @@ def test_more_prompts_than_there_are_means_all():
 def test_the_paper_variant_standardises_before_it_measures():
     pool = PromptPool(2, 1, 2, 1, feature="paper")
     pool.set_keys(
-        Keys(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([10.0, 0]), torch.tensor([2.0, 1]), "paper")
+        Keys(
+            torch.tensor([[0.0, 0.0], [1.0, 1.0]]),
+            torch.tensor([10.0, 0]),
+            torch.tensor([2.0, 1]),
+            "paper",
+        )
     )
 
     assert pool.distances(torch.tensor([[12.0, 1.0]])).tolist() == [pytest.approx([2**0.5, 0.0])]

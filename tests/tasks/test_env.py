@@ -30,6 +30,16 @@ def test_the_registry_knows_the_env_after_the_import_in_either_order(first):
     assert result.stdout.strip() == "30-grid", result.stderr
 
 
+def test_making_an_env_leaves_the_global_random_state_unless_a_seed_is_given():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    MultiTaskCVRPEnv()
+    assert torch.equal(torch.rand(2), expected)
+    MultiTaskCVRPEnv(seed=3)
+    assert torch.equal(torch.rand(2), expected)
+
+
 def test_rl4cos_way_of_naming_the_size_works():
     env = get_env("multi_cvrp", generator_params={"num_loc": 30, "geometry": "cluster"})
 

@@ -67,7 +67,7 @@ def test_a_name_reads_back(size, geometry, capacity):
 
 @pytest.mark.parametrize("name", ["", "50", "uniform", "x-uniform", "50-uniform@", "50-uniform@x"])
 def test_an_unknown_task_says_how_to_write_one(name):
-    with pytest.raises(ValueError, match="Unknown task.*SIZE-GEOMETRY"):
+    with pytest.raises(ValueError, match=r"Unknown task.*SIZE-GEOMETRY"):
         Task.from_name(name)
 
 

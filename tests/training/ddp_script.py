@@ -9,7 +9,14 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from rl4co.utils import RL4COTrainer
 
-from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, PromptedPolicy, PromptPOMO, PromptPool, fit_keys
+from rl4co_prompt import (
+    MultiTaskCVRPEnv,
+    POMOPolicy,
+    PromptedPolicy,
+    PromptPOMO,
+    PromptPool,
+    fit_keys,
+)
 from rl4co_prompt.tasks.schedule import Random
 
 

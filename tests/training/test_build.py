@@ -41,7 +41,7 @@ def test_groups_must_divide_the_pool(file):
 
 def test_without_weights_the_remedy_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("RL4CO_PROMPT_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="pass backbone=FILE.*RL4CO_PROMPT_DATA"):
+    with pytest.raises(FileNotFoundError, match=r"pass backbone=FILE.*RL4CO_PROMPT_DATA"):
         find_backbone(None)
 
 

@@ -40,7 +40,10 @@ def test_the_pool_is_written_as_it_was_trained(keys, tmp_path):
             {"val/max_aug_reward/50-uniform": -2.0, "train/loss": 1.0},
             {"task": "10-uniform", "val/cost/50-uniform": 2.0},
         ),
-        ({"val/gap": 1.234, "val/max_aug_reward": -2.0}, {"task": "10-uniform", "val/gap": "1.23 %"}),
+        (
+            {"val/gap": 1.234, "val/max_aug_reward": -2.0},
+            {"task": "10-uniform", "val/gap": "1.23 %"},
+        ),
     ],
 )
 def test_the_bar_shows_the_figures_that_matter(keys, monkeypatch, metrics, shown):

@@ -36,7 +36,12 @@ def test_the_papers_sizes_fall_into_groups_of_8_8_8_7():
     sizes = [list(map(int, group)) for group in np.array_split(range(50, 201, 5), 4)]
 
     assert [len(group) for group in sizes] == [8, 8, 8, 7]
-    assert [(group[0], group[-1]) for group in sizes] == [(50, 85), (90, 125), (130, 165), (170, 200)]
+    assert [(group[0], group[-1]) for group in sizes] == [
+        (50, 85),
+        (90, 125),
+        (130, 165),
+        (170, 200),
+    ]
 
 
 def test_the_seed_decides_the_keys(backbone):

@@ -8,9 +8,9 @@ import torch
 
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from rl4co.envs import get_env
 from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co.models.zoo.pomo import POMO
-from rl4co.envs import get_env
 from rl4co.utils import RL4COTrainer
 
 from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, PromptedPolicy, PromptPOMO, PromptPool
@@ -166,7 +166,9 @@ def test_only_chosen_prompts_move_under_momentum_and_decay(keys, optimizer, accu
 def test_plain_adam_is_an_option_and_moves_all_prompts(keys):
     policy = make_policy(keys)
     start = policy.pool.prompts.detach().clone()
-    model = make_model(policy, freeze_unselected=False, optimizer_kwargs={"lr": 0.1, "weight_decay": 0.1})
+    model = make_model(
+        policy, freeze_unselected=False, optimizer_kwargs={"lr": 0.1, "weight_decay": 0.1}
+    )
     make_trainer(1, [FixedPrompts([0])]).fit(model)
 
     assert (policy.pool.prompts != start).reshape(4, -1).any(1).all()
