@@ -43,11 +43,7 @@ class PromptedPolicy(AutoregressivePolicy):
         if train_decode_type is not None:
             settings["train_decode_type"] = train_decode_type
         mark = fingerprint(backbone)
-        if pool.backbone_fingerprint not in (None, mark):
-            raise ValueError(
-                f"The pool belongs to backbone {pool.backbone_fingerprint}, this one is {mark}; "
-                "load the backbone that the prompts were trained on."
-            )
+        pool.check_backbone(mark)
         super().__init__(encoder=encoder, decoder=backbone.decoder, **settings)
         pool.backbone_fingerprint = mark
         for frozen in (encoder.encoder, self.decoder):

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rl4co_prompt import __version__
+from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature
 from rl4co_prompt.policy.files import write_safetensors
 
@@ -168,6 +169,14 @@ class PromptPool(nn.Module):
         depth, width = len(backbone.encoder.net.layers), backbone.decoder.embed_dim
         return cls(num_prompts, num_tokens, depth, width, **options)
 
+    def check_backbone(self, mark: str) -> None:
+        """Raise a one-sentence error if the prompts belong to a backbone of another fingerprint."""
+        if self.backbone_fingerprint not in (None, mark):
+            raise ValueError(
+                f"The pool belongs to backbone {self.backbone_fingerprint}, this one is {mark}; "
+                "load the backbone that the prompts were trained on."
+            )
+
     def summary(self) -> str:
         """A few lines on what the pool is and holds."""
         count = sum(p.numel() for p in self.parameters())
@@ -196,6 +205,13 @@ class PromptPool(nn.Module):
             "tasks": json.dumps(self.tasks),
         }
         return write_safetensors(path, self.state_dict(), metadata)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, backbone: AttentionModelPolicy) -> "PromptPool":
+        """Read a pool for a backbone; an error if it belongs to another one."""
+        pool = cls.load(path)
+        pool.check_backbone(fingerprint(backbone))
+        return pool
 
     @classmethod
     def load(cls, path: str | Path) -> "PromptPool":

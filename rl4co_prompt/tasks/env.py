@@ -64,8 +64,12 @@ class MultiTaskCVRPEnv(CVRPEnv):
         self.generator.task = task
 
     def reset(self, td: TensorDict | None = None, batch_size: Any = None) -> TensorDict:
-        # TorchRL merges the result into its input, so a second reset would see two depots.
-        return super().reset(None if td is None else td.copy(), batch_size)
+        if td is not None and not td.is_empty():
+            # TorchRL merges the result into its input, so a second reset would see two depots.
+            td = td.copy()
+            if td.device is None and "locs" in td.keys():  # noqa: SIM118
+                td = td.to(td["locs"].device)  # where RL4CO makes the rest of the state
+        return super().reset(td, batch_size)
 
     def _reset(self, td: TensorDict | None = None, batch_size: Any = None) -> TensorDict:
         assert td is not None

@@ -91,6 +91,7 @@ class TaskGenerator(Generator):
                 "capacity": torch.full((*batch_size, 1), float(self.capacity), device=device),
             },
             batch_size=batch_size,
+            device=device,  # RL4CO's reset makes its own tensors there
         )
 
 

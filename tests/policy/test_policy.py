@@ -200,5 +200,9 @@ def test_a_pool_of_another_backbone_is_refused(policy, tmp_path):
     path = policy.save(tmp_path / "pool.safetensors")
     torch.manual_seed(9)
     stranger = POMOPolicy("cvrp", 16, 2, 2, 32)
-    with pytest.raises(ValueError, match=r"belongs to backbone [0-9a-f]{32}, this one is"):
-        PromptedPolicy.from_pretrained(stranger, path)
+    for load in (
+        lambda: PromptedPolicy.from_pretrained(stranger, path),
+        lambda: PromptPool.from_pretrained(path, stranger),
+    ):
+        with pytest.raises(ValueError, match=r"belongs to backbone [0-9a-f]{32}, this one is"):
+            load()
