@@ -9,12 +9,12 @@ from rl4co.utils.ops import unbatchify
 from tensordict import TensorDict
 
 from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, load_backbone
-from rl4co_prompt.tasks.data import outside_data
+from rl4co_prompt.tasks.data import BACKBONE, outside_data
 
 
 def get_backbone() -> tuple[POMOPolicy, int]:
     """A frozen policy and the size it was trained on: outside weights, else a tiny own one."""
-    weights = outside_data("weights/amdkd_pomo_cvrp100.npz")
+    weights = outside_data(BACKBONE)
     if weights is not None:
         print(f"Backbone: {weights.name}, trained at n=100.")
         return load_backbone(weights), 100
@@ -34,7 +34,7 @@ def train_tiny_backbone(num_loc: int = 20, epochs: int = 5, instances: int = 3_2
 
 
 def quiet_trainer(**options) -> RL4COTrainer:
-    """Full precision on the CPU, one progress bar, nothing written to disk."""
+    """Full precision, one progress bar, nothing written to disk."""
     from lightning.pytorch.callbacks import RichProgressBar
 
     callbacks = options.pop("callbacks", [RichProgressBar(leave=False)])
@@ -87,14 +87,14 @@ def hgs_cost(instance: TensorDict, seconds: float = 0.5, scale: float = 10_000) 
 @torch.inference_mode()
 def solve(policy, env, td: TensorDict, augment: bool = False, **options) -> tuple:
     """Best cost and tour of each instance over all starts (and the eight symmetry copies)."""
-    td, copies = env.reset(td), 8 if augment else 1
+    td, copies = env.reset(td.to(next(policy.parameters()).device)), 8 if augment else 1
     td = StateAugmentation(8, "dihedral8")(td) if augment else td
     starts = env.get_num_starts(td)
     out = policy(td, env, decode_type="multistart_greedy", num_starts=starts, **options)
     reward = unbatchify(out["reward"], (copies, starts)).reshape(-1, copies * starts)
     tours = unbatchify(out["actions"], (copies, starts)).flatten(1, -2)
     best = reward.argmax(1)
-    return -reward.amax(1), tours[torch.arange(len(best)), best]
+    return -reward.amax(1).cpu(), tours[torch.arange(len(best)), best].cpu()
 
 
 def gap(cost: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:

@@ -20,19 +20,18 @@ class _RegisterAfterImport(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != REGISTRY_MODULE:
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = _then_register(spec.loader.exec_module)  # type: ignore[method-assign]
+            spec.loader.exec_module = self._then_register(spec.loader.exec_module)  # type: ignore[method-assign]
         return spec
 
+    def _then_register(self, exec_module: Any) -> Any:
+        def run(module: ModuleType) -> None:
+            exec_module(module)
+            module.ENV_REGISTRY["multi_cvrp"] = _multi_cvrp
+            sys.meta_path.remove(self)
 
-def _then_register(exec_module: Any) -> Any:
-    def run(module: ModuleType) -> None:
-        exec_module(module)
-        module.ENV_REGISTRY["multi_cvrp"] = _multi_cvrp
-
-    return run
+        return run
 
 
 def _multi_cvrp(*args: Any, **options: Any) -> Any:

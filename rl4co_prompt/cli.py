@@ -39,6 +39,7 @@ def keys(
     per_task: Annotated[int, typer.Option(help="instances per task")] = 128,
     feature: Annotated[str, typer.Option(help="code or paper")] = "code",
     seed: Annotated[int, typer.Option(help="of instances and K-means")] = 0,
+    num_heads: Annotated[int, typer.Option(help="of the backbone; files do not tell")] = 8,
     task: Annotated[list[str] | None, typer.Option(help="default: the 341 tasks")] = None,
 ) -> None:
     """Make an untrained pool: fit keys on a backbone's features.
@@ -54,6 +55,7 @@ def keys(
             backbone,
             pool_options={"num_prompts": num_prompts, "num_tokens": num_tokens, "feature": feature},
             key_options={"tasks": task, "groups": groups, "per_task": per_task, "seed": seed},
+            backbone_options={"num_heads": num_heads},
         )
         policy.save(out)
         typer.echo(policy.pool.summary())

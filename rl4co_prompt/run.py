@@ -1,5 +1,6 @@
 """Train and test from Hydra configs: ``python -m rl4co_prompt.run experiment=prompt/cvrp``."""
 
+import os
 import sys
 
 import hydra
@@ -8,6 +9,8 @@ from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from rl4co_prompt._hydra_searchpath import config_dir
+
+_BAD_INPUT = (ValueError, TypeError, OSError)
 
 
 def run(cfg: DictConfig) -> dict:
@@ -41,9 +44,9 @@ def main(cfg: DictConfig) -> float | None:
     """Entry point; returns ``optimized_metric`` for Hydra's sweepers, if the config names one."""
     try:
         metrics = run(cfg)
-    except InstantiationException as error:
-        cause = error.__cause__
-        if not isinstance(cause, ValueError | TypeError | FileNotFoundError):
+    except (InstantiationException, ValueError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, InstantiationException) else error
+        if os.environ.get("HYDRA_FULL_ERROR") == "1" or not isinstance(cause, _BAD_INPUT):
             raise
         sys.exit(f"Error: {cause}")
     name = OmegaConf.select(cfg, "optimized_metric")

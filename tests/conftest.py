@@ -11,7 +11,7 @@ from rl4co_prompt import (
     fit_keys,
     load_backbone,
 )
-from rl4co_prompt.tasks.data import outside_data
+from rl4co_prompt.tasks.data import BACKBONE, outside_data
 
 torch.set_num_threads(1)  # tiny models: threads cost more than they give
 
@@ -57,4 +57,4 @@ def env():
 
 @pytest.fixture(scope="session")
 def outside_backbone():
-    return load_backbone(outside("weights/amdkd_pomo_cvrp100.npz"))
+    return load_backbone(outside(BACKBONE))

@@ -103,6 +103,8 @@ def test_a_run_trains_tests_resumes_and_tests_alone(weights, tmp_path):
         ("model.schedule.tasks=[10-x]", "Error: Unknown geometry 'x'"),
         ("model.policy.pool_options.feature=y", "Error: Unknown feature 'y'"),
         ("pool=none.safetensors", "Error: No prompt pool at none.safetensors."),
+        ("env.test_file=none.npz", "Error: No instances at ./none.npz, the test file."),
+        ("ckpt_path=none.ckpt", "none.ckpt"),
     ],
 )
 def test_bad_settings_end_with_one_sentence(weights, tmp_path, override, message):

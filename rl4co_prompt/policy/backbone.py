@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import zipfile
 
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ _UNREADABLE = (
     ValueError,
     RuntimeError,
     EOFError,
+    TypeError,
+    zipfile.BadZipFile,
     pickle.UnpicklingError,
 )
 
@@ -85,7 +88,7 @@ class POMOPolicy(AttentionModelPolicy):
 
 
 def fingerprint(backbone: AttentionModelPolicy) -> str:
-    """A hash of everything that decides what a backbone computes: its weights and head count."""
+    """A hash of what decides a backbone's choices: its weights and the settings beside them."""
     digest = hashlib.sha256()
     for part in ("encoder", "decoder"):
         module = getattr(backbone, part)
@@ -95,7 +98,18 @@ def fingerprint(backbone: AttentionModelPolicy) -> str:
             array = tensor.detach().cpu().contiguous()
             digest.update(f"{part}.{name}{list(array.shape)}{array.dtype}".encode())
             digest.update(array.flatten().view(torch.uint8).numpy().tobytes())
-    digest.update(f"heads={backbone.decoder.num_heads}".encode())
+    decoder, norm = backbone.decoder, backbone.encoder.net.layers[0][1].normalizer
+    settings = (
+        backbone.env_name,
+        backbone.temperature,
+        backbone.tanh_clipping,
+        backbone.mask_logits,
+        decoder.num_heads,
+        decoder.use_graph_context,
+        decoder.pointer.mask_inner,
+        norm if isinstance(norm, str) else type(norm).__name__,
+    )
+    digest.update(repr(settings).encode())
     return digest.hexdigest()[:32]
 
 
@@ -110,8 +124,8 @@ def load_backbone(
 ) -> POMOPolicy:
     """Read a frozen backbone: a file of :func:`save_backbone`, or POMO-format weights.
 
-    POMO-format files (.pt, .npz or .safetensors, from POMO, PromptVRP, Omni-VRP or AMDKD) do not
-    tell the number of heads; files whose norms have no running statistics do not tell the norm.
+    POMO-format files (.pt, .npz or .safetensors, such as POMO's and AMDKD's) do not tell the number
+    of heads.
 
     Args:
         num_heads: of POMO-format weights.

@@ -1,5 +1,8 @@
 """PromptedEncoder: the stock encoder's layers, run on the nodes and the prompt's tokens."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from rl4co.models.common.constructive import AutoregressiveEncoder
@@ -31,6 +34,7 @@ class PromptedEncoder(AutoregressiveEncoder):
         check_promptable(encoder, pool)
         self.encoder = encoder
         self.pool = pool
+        self._plain_pass: tuple[Tensor, Tensor] | None = None
 
     def forward(self, td: TensorDict) -> tuple[Tensor, Tensor]:
         """-> hidden and initial embeddings, both [batch, node, embed]"""
@@ -38,11 +42,14 @@ class PromptedEncoder(AutoregressiveEncoder):
         if pool.num_tokens == 0:
             return self.encoder(td)
         chosen = td.get(PROMPT, None)
-        if chosen is not None and pool.gate is None:  # no plain pass needed
+        if chosen is not None and self._plain_pass is not None:
+            plain, embedded = self._plain_pass
+        elif chosen is not None and pool.gate is None:  # no plain pass needed
             embedded = self.encoder.init_embedding(td)
             return self.prompted(embedded, pool(chosen)), embedded
-        features, plain, embedded = self.features(td)
-        chosen = pool.select(features)[:, 0] if chosen is None else chosen
+        else:
+            features, plain, embedded = self.features(td)
+            chosen = pool.select(features)[:, 0] if chosen is None else chosen
         hidden = self.prompted(embedded, pool(chosen))
         if pool.gate is not None:
             hidden = plain + pool.gate[chosen, None, None] * (hidden - plain)
@@ -59,11 +66,24 @@ class PromptedEncoder(AutoregressiveEncoder):
         """Features, hidden and initial embeddings of the plain pass."""
         return instance_features(self.encoder, td, get_feature(self.pool.feature))
 
-    def select(self, td: TensorDict, num_prompts: int = 1) -> Tensor:
-        """Nearest prompts of reset instances, best first. -> [batch, num_prompts]"""
-        if self.pool.num_prompts == 1:  # no choice, no pass
-            return torch.zeros(*td.batch_size, 1, dtype=torch.long, device=self.pool.keys.device)
-        return self.pool.select(self.features(td)[0], num_prompts)
+    @contextmanager
+    def choosing(self, td: TensorDict, num_prompts: int = 1) -> Iterator[Tensor]:
+        """The nearest prompts, best first, [batch, num_prompts].
+
+        Inside, passes over ``td`` with one of them reuse the plain pass that they came from.
+        """
+        if num_prompts < 1:
+            raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
+        single = self.pool.num_prompts == 1 or self.pool.num_tokens == 0  # no choice, no pass
+        if single and self.pool.gate is None:
+            yield torch.zeros(*td.batch_size, 1, dtype=torch.long, device=self.pool.keys.device)
+            return
+        features, *plain_pass = self.features(td)
+        self._plain_pass = (plain_pass[0], plain_pass[1])
+        try:
+            yield self.pool.select(features, num_prompts)
+        finally:
+            self._plain_pass = None
 
 
 def check_promptable(encoder: AttentionModelEncoder, pool: PromptPool) -> None:

@@ -41,6 +41,10 @@ class PromptedPolicy(AutoregressivePolicy):
         encoder = PromptedEncoder(backbone.encoder, pool)
         settings = {name: getattr(backbone, name) for name in (*_COPIED, *_DECODE_TYPES)}
         if train_decode_type is not None:
+            if train_decode_type.removeprefix("multistart_") not in ("sampling", "greedy"):
+                raise ValueError(
+                    f"train_decode_type must be sampling or greedy, got {train_decode_type!r}."
+                )
             settings["train_decode_type"] = train_decode_type
         mark = fingerprint(backbone)
         pool.check_backbone(mark)
@@ -106,23 +110,35 @@ class PromptedPolicy(AutoregressivePolicy):
             actions=actions,
             max_steps=max_steps,
         )
-        td = td.copy()  # RL4CO writes into it
-        choices = self._choices(td, num_prompts)
-        if choices.shape[1] > 1 and (actions is not None or return_hidden or not calc_reward):
-            raise ValueError(
-                "num_prompts > 1 compares rewards, so it goes with calc_reward=True and without "
-                "actions or return_hidden."
-            )
-        best: dict | None = None
-        for prompt in choices.unbind(1):
-            one = super().forward(td.copy().set(PROMPT, prompt), env, **options, **decoding_kwargs)
-            one[PROMPT] = prompt
-            best = one if best is None else _better(best, one)
-        assert best is not None
+        given = td.get(PROMPT, None)
+        if given is not None:
+            self._check_given(given, td)
+            return self._run(td, env, given, **options, **decoding_kwargs)
+        with self.encoder.choosing(td, num_prompts) as choices:
+            if choices.shape[1] > 1 and (actions is not None or return_hidden or not calc_reward):
+                raise ValueError(
+                    "num_prompts > 1 compares rewards, so it goes with calc_reward=True and "
+                    "without actions or return_hidden."
+                )
+            first, *others = choices.unbind(1)
+            best = self._run(td, env, first, **options, **decoding_kwargs)
+            for prompt in others:
+                one = self._run(td, env, prompt, **options, **decoding_kwargs)
+                best = _better(best, one)
         return best
+
+    def _run(self, td: TensorDict, env: RL4COEnvBase, prompt: Tensor, **options: Any) -> dict:
+        """RL4CO's forward pass with one prompt per instance."""
+        out = super().forward(td.copy().set(PROMPT, prompt), env, **options)  # it writes into td
+        return out | {PROMPT: prompt}
 
     def explain(self, td: TensorDict) -> "Explanation":
         """Which keys are near, how near, and which prompt each reset instance takes."""
+        if self.pool.num_prompts == 1 and not self.pool.has_keys:
+            only = torch.zeros(*td.batch_size, 1, dtype=torch.long, device=self.pool.keys.device)
+            return Explanation(
+                only, torch.full_like(only, torch.nan, dtype=torch.float), only[:, 0]
+            )
         distance, order = self.pool.distances(self.encoder.features(td)[0]).sort(-1)
         return Explanation(order, distance, order[:, 0])
 
@@ -148,20 +164,13 @@ class PromptedPolicy(AutoregressivePolicy):
             backbone = load_backbone(backbone)
         return cls(backbone, PromptPool.load(pool)).eval()
 
-    def _choices(self, td: TensorDict, num_prompts: int) -> Tensor:
-        """Prompts to try, best first. -> [batch, k]"""
-        given = td.get(PROMPT, None)
-        if given is not None:
-            if given.shape != td.batch_size or given.min() < 0:
-                raise ValueError(f"{PROMPT!r} in the TensorDict must be one index per instance.")
-            if given.max() >= self.pool.num_prompts:
-                raise ValueError(
-                    f"{PROMPT!r} asks for prompt {int(given.max())} of {self.pool.num_prompts}."
-                )
-            return given[:, None]
-        if self.pool.num_tokens == 0:  # nothing to choose
-            return torch.zeros(*td.batch_size, 1, dtype=torch.long, device=self.pool.keys.device)
-        return self.encoder.select(td, num_prompts)
+    def _check_given(self, given: Tensor, td: TensorDict) -> None:
+        if given.shape != td.batch_size or given.min() < 0:
+            raise ValueError(f"{PROMPT!r} in the TensorDict must be one index per instance.")
+        if given.max() >= self.pool.num_prompts:
+            raise ValueError(
+                f"{PROMPT!r} asks for prompt {int(given.max())} of {self.pool.num_prompts}."
+            )
 
     def _environment(self, env: str | RL4COEnvBase | None, td: TensorDict) -> RL4COEnvBase:
         if not (env is None or isinstance(env, str)):

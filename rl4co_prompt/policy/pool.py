@@ -28,6 +28,7 @@ class Keys:
         keys: [prompt, feature]
         mean, std: [feature], of the key instances; for features that are standardised.
         feature: name of the feature.
+        backbone: fingerprint of the model that the features came from.
         tasks: names of the tasks that the key instances came from.
     """
 
@@ -35,6 +36,7 @@ class Keys:
     mean: Tensor
     std: Tensor
     feature: str
+    backbone: str | None = None
     tasks: tuple[str, ...] = ()
 
 
@@ -151,6 +153,9 @@ class PromptPool(nn.Module):
             )
         if not torch.isfinite(keys.keys).all():
             raise ValueError("The keys hold NaN or infinite numbers; fit them again.")
+        if keys.backbone is not None:
+            self.check_backbone(keys.backbone)
+            self.backbone_fingerprint = keys.backbone
         self.keys.copy_(keys.keys)
         self.feature_mean.copy_(keys.mean)
         self.feature_std.copy_(keys.std)

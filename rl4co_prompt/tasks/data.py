@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 VARIABLE = "RL4CO_PROMPT_DATA"
+BACKBONE = "weights/amdkd_pomo_cvrp100.npz"  # AMDKD's POMO student, 64 wide, trained at n=100
 
 
 def outside_data(name: str) -> Path | None:

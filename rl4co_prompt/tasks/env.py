@@ -1,6 +1,7 @@
 """MultiTaskCVRPEnv: RL4CO's CVRP environment that follows its task."""
 
 import inspect
+import zipfile
 
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,10 @@ class MultiTaskCVRPEnv(CVRPEnv):
         if generator is None:
             generator = TaskGenerator(task, **(generator_params or {}))
         options.setdefault("dataset_cls", FastTdDataset)
-        self._has_seed = options.get("seed") is not None
+        self._seeds = options.get("seed") is not None
         options["seed"] = options.get("seed") or 0  # RL4CO would draw one
         super().__init__(generator=generator, **options)
+        self._seeds = True
 
     @property
     def task(self) -> Task:
@@ -73,15 +75,15 @@ class MultiTaskCVRPEnv(CVRPEnv):
 
     def _reset(self, td: TensorDict | None = None, batch_size: Any = None) -> TensorDict:
         assert td is not None
-        if td["locs"].shape[-2] == td["demand"].shape[-1] + 1:  # has its depot: reset before
-            td = td.copy()
+        if "action_mask" in td.keys():  # noqa: SIM118
+            td = td.copy()  # reset before, so locs begins with the depot
             td["depot"], td["locs"] = td["locs"][..., 0, :], td["locs"][..., 1:, :]
         check_instances(td)
         return super()._reset(td, batch_size)
 
     def _set_seed(self, seed: int | None) -> None:
-        # RL4CO reseeds the global generator for every env that is made, asked to or not.
-        if self._has_seed:
+        # RL4CO's constructor reseeds the global generator, asked to or not.
+        if self._seeds:
             super()._set_seed(seed)
         else:
             self.rng = torch.default_generator
@@ -94,21 +96,28 @@ class MultiTaskCVRPEnv(CVRPEnv):
         start = torch.arange(num_starts, device=td["locs"].device) % td["demand"].shape[-1] + 1
         return start.repeat_interleave(td.shape[0])
 
+    def dataset(self, batch_size: Any = (), phase: str = "train", filename: Any = None) -> Any:
+        """RL4CO's, but a file that is not there is an error instead of random instances."""
+        named = getattr(self, f"{phase}_file") if filename is None else filename
+        for path in [named] if isinstance(named, str | Path) else named or []:
+            if not Path(path).is_file():
+                raise FileNotFoundError(f"No instances at {path}, the {phase} file.")
+        return super().dataset(batch_size, phase, filename)
+
     @staticmethod
     def load_data(fpath: str, batch_size: Any = None) -> TensorDict:
         """Read instances from .npz: ``depot``, ``locs`` or ``customers``, ``demand``, ``capacity``.
 
-        Integer demands, or any above 1, are in units of the capacity and get divided by it.
+        Whole-numbered demands are in units of the capacity and get divided by it.
         A column ``hgs_cost`` or ``reference`` becomes the reference cost of the gap metrics.
         """
-        with np.load(Path(fpath), allow_pickle=False) as file:
-            data = dict(file)
+        data = _read_npz(Path(fpath))
         if "customers" in data:
             data["locs"] = data.pop("customers")
         missing = {"depot", "locs", "demand", "capacity"} - set(data)
         if missing:
             raise ValueError(f"{fpath} lacks {', '.join(sorted(missing))}; it is not a CVRP set.")
-        raw = np.issubdtype(data["demand"].dtype, np.integer) or (data["demand"] > 1).any()
+        raw = (data["demand"] == np.floor(data["demand"])).all()
         size = len(data["locs"])
         capacity = np.broadcast_to(data["capacity"].reshape(-1, 1), (size, 1))
         arrays = {
@@ -129,10 +138,18 @@ class MultiTaskCVRPEnv(CVRPEnv):
         return td[: batch_size if isinstance(batch_size, int) else torch.Size(batch_size).numel()]
 
 
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile):
+        raise ValueError(f"{path} can't be read; expected an .npz file of plain arrays.") from None
+
+
 def check_instances(td: TensorDict) -> None:
     """Raise a one-sentence error for instances that no vehicle can serve or no net can read."""
     for key in ("locs", "depot", "demand"):
-        if key not in td.keys():  # noqa: SIM118, a TensorDict has no "in"
+        if key not in td.keys():  # noqa: SIM118
             raise ValueError(f"The instances lack {key!r}; CVRP needs locs, depot and demand.")
     locs, depot, demand = td["locs"], td["depot"], td["demand"]
     want = (*td.batch_size, demand.shape[-1], 2)

@@ -4,7 +4,7 @@ A geometry draws ``[batch, num_loc + 1, 2]`` points, depot first, on the device 
 generator that it is given. No sampler loops over instances.
 """
 
-import math
+import re
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CLUSTER_STD = 0.07
 class Geometry(ABC):
     """The law by which the points of an instance are spread."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the name, where there are no options
 
     @property
     def name(self) -> str:
@@ -81,7 +81,6 @@ class GaussianMixture(Geometry):
     num_modes: int
     spread: float
     even: bool = False
-    kind = "gm"
 
     def __post_init__(self) -> None:
         if self.num_modes < 1 or not self.spread > 0:
@@ -92,19 +91,20 @@ class GaussianMixture(Geometry):
 
     @property
     def name(self) -> str:
-        return f"gm-{self.num_modes}-{self.spread:g}" + ("-even" if self.even else "")
+        return f"gm-{self.num_modes}-{_number(self.spread)}" + ("-even" if self.even else "")
 
     def _sample(self, batch: int, num_loc: int, rng: Generator) -> Tensor:
-        depot = _uniform(rng, batch, 1, 2)
-        centre = self.spread * _uniform(rng, batch, self.num_modes, 2)
+        # Axis by axis, [batch, 2, node]: reductions over the last dimension are ten times faster.
+        depot = _uniform(rng, batch, 2, 1)
+        centre = self.spread * _uniform(rng, batch, 2, self.num_modes)
         if self.even:
             mode = torch.arange(num_loc, device=rng.device) * self.num_modes // num_loc
-            mode = mode.expand(batch, num_loc)
         else:
-            mode = _integers(rng, self.num_modes, batch, num_loc)
-        xy = _pick(centre, mode) + _normal(rng, batch, num_loc, 2)
-        low = xy.amin(-2, keepdim=True)
-        return torch.cat((depot, _divide(xy - low, xy.amax(-2, keepdim=True) - low)), -2)
+            mode = _integers(rng, self.num_modes, batch, 1, num_loc)
+        xy = centre.gather(-1, mode.expand(batch, 2, num_loc)) + _normal(rng, batch, 2, num_loc)
+        low = xy.amin(-1, keepdim=True)
+        xy = _divide(xy - low, xy.amax(-1, keepdim=True) - low)
+        return torch.cat((depot, xy), -1).transpose(1, 2).contiguous()
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,6 @@ class Explosion(Geometry):
     """
 
     reflect: bool = True
-    kind = "explosion"
 
     @property
     def name(self) -> str:
@@ -194,7 +193,6 @@ class Implosion(Geometry):
     """
 
     cap: float = 0.3
-    kind = "implosion"
 
     def __post_init__(self) -> None:
         if not 0 <= self.cap <= 1:
@@ -202,7 +200,7 @@ class Implosion(Geometry):
 
     @property
     def name(self) -> str:
-        return "implosion" if self.cap == REACH else f"implosion-{self.cap:g}"
+        return "implosion" if self.cap == REACH else f"implosion-{_number(self.cap)}"
 
     def _sample(self, batch: int, num_loc: int, rng: Generator) -> Tensor:
         xy = _uniform(rng, batch, num_loc + 1, 2)
@@ -243,7 +241,6 @@ _PLAIN: dict[str, Geometry] = {
         Explosion(),
         Explosion(reflect=False),
         Implosion(),
-        Implosion(cap=1.0),
         Grid(),
     )
 }
@@ -253,25 +250,21 @@ def geometry_from_name(name: str) -> Geometry:
     """Read a geometry's name, such as ``uniform``, ``cluster`` or ``gm-3-10`` (modes, spread)."""
     if name in _PLAIN:
         return _PLAIN[name]
-    head, *rest = str(name).split("-")
-    even = rest[-1:] == ["even"]
-    try:
-        modes, spread = rest[:-1] if even else rest
-        if head != "gm":
-            raise ValueError
-        return GaussianMixture(int(modes), _finite(spread), even)
-    except ValueError:
-        known = ", ".join(_PLAIN)
-        raise ValueError(
-            f"Unknown geometry {name!r}; use one of {known}, or gm-MODES-SPREAD such as gm-3-10."
-        ) from None
+    number = r"(\d[\d.]*(?:e[+-]?\d+)?)"
+    if mixture := re.fullmatch(rf"gm-(\d+)-{number}(-even)?", str(name)):
+        modes, spread, even = mixture.groups()
+        return GaussianMixture(int(modes), float(spread), even is not None)
+    if implosion := re.fullmatch(rf"implosion-{number}", str(name)):
+        return Implosion(float(implosion[1]))
+    raise ValueError(
+        f"Unknown geometry {name!r}; use one of {', '.join(_PLAIN)}, "
+        "implosion-CAP such as implosion-1, or gm-MODES-SPREAD such as gm-3-10."
+    )
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
+def _number(value: float) -> str:
+    """Short where that is exact, so that a name reads back."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def _uniform(rng: Generator, *shape: int) -> Tensor:

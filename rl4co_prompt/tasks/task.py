@@ -2,7 +2,7 @@
 
 import math
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rl4co_prompt.tasks.geometry import Geometry, Uniform, geometry_from_name
 
@@ -73,10 +73,6 @@ class Task:
                 "such as 50-uniform or 100-gm-3-10@80."
             )
         return cls(int(size), geometry_from_name(geometry), int(capacity) if at else None)
-
-    def resized(self, num_loc: int) -> "Task":
-        """The same map at another size, with that size's usual capacity."""
-        return replace(self, num_loc=num_loc, capacity=None)
 
 
 def as_task(task: "Task | str") -> Task:

@@ -9,11 +9,9 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co_prompt.policy.backbone import load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
-from rl4co_prompt.tasks.data import VARIABLE, outside_data
+from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
 from rl4co_prompt.tasks.task import Task, training_tasks
 from rl4co_prompt.training.keys import cached_keys, fit_keys
-
-OUTSIDE_BACKBONE = "weights/amdkd_pomo_cvrp100.npz"
 
 
 def build_policy(
@@ -23,6 +21,7 @@ def build_policy(
     key_options: dict[str, Any] | None = None,
     cache: str | Path | None = None,
     train_decode_type: str | None = None,
+    backbone_options: dict[str, Any] | None = None,
 ) -> PromptedPolicy:
     """Load a backbone and put a pool on it.
 
@@ -33,8 +32,9 @@ def build_policy(
         key_options: of :func:`fit_keys`, for a new pool; as many clusters as fill the pool.
         cache: folder that keeps fitted keys between runs.
         train_decode_type: ``sampling`` or ``greedy``.
+        backbone_options: of :func:`load_backbone`.
     """
-    model = load_backbone(find_backbone(backbone))
+    model = load_backbone(find_backbone(backbone), **(backbone_options or {}))
     ready = (
         PromptPool.load(pool)
         if pool is not None
@@ -47,11 +47,11 @@ def find_backbone(path: str | Path | None) -> Path:
     """The named file, or the outside weights; an error where neither is."""
     if path is not None:
         return Path(path)
-    found = outside_data(OUTSIDE_BACKBONE)
+    found = outside_data(BACKBONE)
     if found is None:
         raise FileNotFoundError(
             "No backbone weights are at hand; pass backbone=FILE, POMO's CVRP weights as .pt, .npz "
-            f"or .safetensors, or let {VARIABLE} name a folder with {OUTSIDE_BACKBONE}."
+            f"or .safetensors, or let {VARIABLE} name a folder with {BACKBONE}."
         )
     return found
 

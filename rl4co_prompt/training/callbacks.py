@@ -13,21 +13,16 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 class PromptUsage(Callback):
     """Log, at the end of each epoch, the share of instances that chose each prompt."""
 
-    def __init__(self) -> None:
-        self.count: torch.Tensor | None = None
-
     def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         self.count = torch.zeros(pl_module.policy.pool.num_prompts, device=pl_module.device)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert self.count is not None
         chosen: torch.Tensor = pl_module.last_prompts
         self.count += chosen.bincount(minlength=len(self.count))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        assert self.count is not None
         share = self.count / self.count.sum()
         pl_module.log_dict(
             {f"usage/prompt_{i:02d}": value for i, value in enumerate(share)}, sync_dist=True

@@ -18,6 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from rl4co_prompt import __version__
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature, instance_features
 from rl4co_prompt.policy.files import write_safetensors
@@ -25,7 +26,7 @@ from rl4co_prompt.policy.pool import Keys
 from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
 from rl4co_prompt.tasks.task import Task, as_task
 
-CHUNK = 128  # instances per encoder pass; bounds the memory
+CHUNK = 16  # instances per encoder pass; small ones stay in the cache
 
 
 def fit_keys(
@@ -51,8 +52,18 @@ def fit_keys(
         progress: show a progress bar.
     """
     chosen = [as_task(task) for task in tasks]
+    if not chosen:
+        raise ValueError("fit_keys needs at least one task, got none.")
     sizes = sorted({task.num_loc for task in chosen})
-    _check_counts(len(chosen), len(sizes), per_task, groups, clusters)
+    _check_counts(per_task, groups, clusters)
+    parts = size_groups(sizes, groups)
+    for part in parts:
+        count = per_task * sum(task.num_loc in part for task in chosen)
+        if clusters > count:
+            raise ValueError(
+                f"clusters={clusters} exceeds the {count} instances of sizes {part[0]} to "
+                f"{part[-1]}; K-means needs at least as many instances as keys."
+            )
     features = task_features(backbone, chosen, per_task, seed, feature, progress)
     vectors = features.flatten(0, 1).double().cpu()
     mean, std = vectors.mean(0), vectors.std(0, correction=0)
@@ -62,15 +73,25 @@ def fit_keys(
     owner = np.repeat([task.num_loc for task in chosen], per_task)
     centres = [
         _centres(vectors[torch.from_numpy(np.isin(owner, group))].numpy(), clusters, seed)
-        for group in np.array_split(sizes, groups)
+        for group in parts
     ]
     return Keys(
         keys=torch.from_numpy(np.concatenate(centres)).float(),
         mean=mean.float(),
         std=std.float(),
         feature=feature,
+        backbone=fingerprint(backbone),
         tasks=tuple(task.name for task in chosen),
     )
+
+
+def size_groups(sizes: Sequence[int], groups: int) -> list[list[int]]:
+    """Equal groups of ascending sizes, the larger ones first."""
+    if groups > len(sizes):
+        raise ValueError(
+            f"groups={groups} exceeds the {len(sizes)} different sizes of the tasks; lower groups."
+        )
+    return [part.tolist() for part in np.array_split(sorted(sizes), groups)]
 
 
 def cached_keys(folder: str | Path) -> Callable[..., Keys]:
@@ -78,11 +99,14 @@ def cached_keys(folder: str | Path) -> Callable[..., Keys]:
 
     def fit(backbone: AttentionModelPolicy, tasks: Sequence[Task | str], **options: Any) -> Keys:
         names = [as_task(task).name for task in tasks]
-        recipe = json.dumps([fingerprint(backbone), names, sorted(options.items())])
+        options.setdefault("feature", "code")
+        chosen = sorted((name, value) for name, value in options.items() if name != "progress")
+        mark = fingerprint(backbone)
+        recipe = json.dumps([__version__, mark, names, chosen])
         path = Path(folder) / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.safetensors"
         if path.is_file():
             found = load_file(path)
-            return Keys(**found, feature=options.get("feature", "code"), tasks=tuple(names))
+            return Keys(**found, feature=options["feature"], backbone=mark, tasks=tuple(names))
         keys = fit_keys(backbone, tasks, **options)
         tensors = {"keys": keys.keys, "mean": keys.mean, "std": keys.std}
         write_safetensors(path, tensors, {"recipe": recipe})
@@ -131,18 +155,7 @@ def _centres(vectors: np.ndarray, clusters: int, seed: int) -> np.ndarray:
             ) from None
 
 
-def _check_counts(tasks: int, sizes: int, per_task: int, groups: int, clusters: int) -> None:
-    if tasks == 0:
-        raise ValueError("fit_keys needs at least one task, got none.")
+def _check_counts(per_task: int, groups: int, clusters: int) -> None:
     for name, value in (("per_task", per_task), ("groups", groups), ("clusters", clusters)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")
-    if groups > sizes:
-        raise ValueError(
-            f"groups={groups} exceeds the {sizes} different sizes of the tasks; lower groups."
-        )
-    if clusters > per_task:
-        raise ValueError(
-            f"clusters={clusters} exceeds per_task={per_task}; K-means needs at least as many "
-            "instances as keys."
-        )

@@ -4,16 +4,20 @@ import math
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from lightning.pytorch.trainer.states import TrainerFn
+from omegaconf import Container, OmegaConf
 from rl4co.envs import RL4COEnvBase
 from rl4co.models.rl.reinforce.reinforce import REINFORCE
 from rl4co.models.zoo.pomo import POMO
 from tensordict import TensorDict
 from torch import Tensor
+from torch.optim.lr_scheduler import MultiStepLR
 from torch.utils.data import DataLoader
 
 from rl4co_prompt.policy.encoder import PROMPT
@@ -51,14 +55,13 @@ class PromptPOMO(POMO):
             :class:`MultiTaskCVRPEnv`.
         val_tasks: tasks of the generated validation and test sets, unless the env has files.
         relative_advantage: divide advantages by the mean cost of the instance's rollouts.
-        lr_milestones: fractions of the run after which the learning rate falls to a tenth.
+        lr_milestones: fractions of the run after which the learning rate falls to a tenth,
+            unless RL4CO's ``lr_scheduler`` is given.
         freeze_unselected: leave prompts that no instance of the batch chose as they are; else
             the optimizer's momentum and weight decay move them too.
         seed: of the training data and of the sampled rollouts.
         **pomo: of RL4CO's POMO. ``batch_size`` follows the task's size unless given.
     """
-
-    _lr_scheduler_name_or_cls: Any
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class PromptPOMO(POMO):
                 f"A schedule needs MultiTaskCVRPEnv, got {type(env).__name__}; leave it out."
             )
         follow_size = pomo.get("batch_size") is None
-        pomo = {**DEFAULTS, **{key: _plain(value) for key, value in pomo.items()}}
+        pomo = deepcopy(DEFAULTS) | {key: _plain(value) for key, value in pomo.items()}
         pomo["batch_size"] = 64 if follow_size else pomo["batch_size"]
         super().__init__(env, policy, **pomo)
         for name in LIVE_OBJECTS:
@@ -113,8 +116,10 @@ class PromptPOMO(POMO):
 
     def _fixed_set(self, phase: str, size: int, seed: int) -> Any:
         """The env's file, or a generated set for each validation task."""
-        if getattr(self.env, f"{phase}_file") is not None or not self.val_tasks:
-            with _seeded(seed):
+        if getattr(self.env, f"{phase}_file") is not None:
+            return self.env.dataset([], phase)  # all of it
+        if not self.val_tasks:
+            with _seeded(seed, device=self.device):
                 return self.env.dataset(size, phase)
         now, sets = self.env.task, {}
         for task in self.val_tasks:
@@ -137,7 +142,7 @@ class PromptPOMO(POMO):
             self.env.task = self.schedule.task(epoch, self.trainer.max_epochs or 0)
             if self.batch_follows_size:
                 self.train_batch_size = batch_size_for(self.env.task.num_loc)
-        with _seeded(self.seed, epoch):
+        with _seeded(self.seed, epoch, device=self.device):
             dataset = self.wrap_dataset(
                 self.env.dataset(self.data_cfg["train_data_size"], phase="train")
             )
@@ -184,20 +189,18 @@ class PromptPOMO(POMO):
 
     def configure_optimizers(self, parameters: Any = None) -> Any:
         """The pool's parameters alone, and the milestones in epochs."""
-        if self.lr_milestones and self._lr_scheduler_name_or_cls is None:
-            run = self.trainer.max_epochs
-            if run is None or run < 1:
-                raise ValueError(
-                    "lr_milestones are fractions of the run; set max_epochs, or lr_milestones=()."
-                )
-            self._lr_scheduler_name_or_cls = "MultiStepLR"
-            self.lr_scheduler_kwargs = {
-                "milestones": [math.ceil(fraction * run) for fraction in self.lr_milestones],
-                "gamma": 0.1,
-            }
         if parameters is None:
             parameters = list(self.policy.pool.parameters())
-        return super().configure_optimizers(parameters)
+        configured = super().configure_optimizers(parameters)
+        if not self.lr_milestones or self._lr_scheduler_name_or_cls is not None:
+            return configured
+        run = self.trainer.max_epochs
+        if run is None or run < 1:
+            raise ValueError(
+                "lr_milestones are fractions of the run; set max_epochs, or lr_milestones=()."
+            )
+        epochs = [math.ceil(fraction * run) for fraction in self.lr_milestones]
+        return [configured], [MultiStepLR(configured, epochs, gamma=0.1)]
 
     def optimizer_step(
         self,
@@ -232,6 +235,12 @@ class PromptPOMO(POMO):
                 f"The checkpoint belongs to backbone {mark}, this policy has "
                 f"{self.policy.fingerprint}; load the backbone that the run started with."
             )
+        fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
+        if fitting and not _ends_an_epoch(checkpoint):
+            raise ValueError(
+                "The checkpoint was written in the middle of an epoch; resume from one of an "
+                "epoch's end, where data and losses go on exactly."
+            )
         state, frozen = self.state_dict(), self._frozen_keys()
         checkpoint["state_dict"].update({key: state[key] for key in frozen})
 
@@ -252,6 +261,11 @@ class PromptPOMO(POMO):
         return load(checkpoint_path, weights_only=True, env=env, policy=policy, **options)
 
 
+def _ends_an_epoch(checkpoint: dict) -> bool:
+    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    return progress["is_last_batch"]
+
+
 def _gap(reward: Tensor, reference: Tensor) -> Tensor:
     """Mean of the instances' gaps in percent."""
     return (100 * (-reward - reference) / reference).mean()
@@ -259,8 +273,6 @@ def _gap(reward: Tensor, reference: Tensor) -> Tensor:
 
 def _plain(value: Any) -> Any:
     """Hydra's containers as Python's own, which checkpoints and loggers can hold."""
-    from omegaconf import Container, OmegaConf
-
     return OmegaConf.to_container(value, resolve=True) if isinstance(value, Container) else value
 
 

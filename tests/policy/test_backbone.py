@@ -81,12 +81,21 @@ def test_a_backbone_survives_saving_bit_for_bit(tmp_path, backbone):
     assert [p.name for p in (tmp_path / "sub").iterdir()] == ["backbone.safetensors"]
 
 
-def test_the_fingerprint_sees_one_changed_bit_and_the_head_count(backbone, weights):
-    before = fingerprint(backbone)
+def test_the_fingerprint_sees_one_changed_bit_and_every_setting(backbone, weights):
+    marks = [fingerprint(backbone)]
     with torch.no_grad():
         backbone.decoder.pointer.project_out.bias[3] += 1e-6
+    marks.append(fingerprint(backbone))
+    for module, name, value in (
+        (backbone, "tanh_clipping", 5.0),
+        (backbone, "temperature", 2.0),
+        (backbone.decoder.pointer, "mask_inner", False),
+        (backbone.decoder, "use_graph_context", True),
+    ):
+        setattr(module, name, value)
+        marks.append(fingerprint(backbone))
 
-    assert fingerprint(backbone) != before
+    assert len(set(marks)) == len(marks)
     assert fingerprint(policy_from_pomo(weights, 2)) != fingerprint(policy_from_pomo(weights, 4))
 
 
@@ -111,6 +120,11 @@ def test_files_that_are_no_weights_get_one_sentence(tmp_path):
         (tmp_path / name).write_bytes(b"not weights")
         with pytest.raises(ValueError, match="can't be read as weights"):
             load_backbone(tmp_path / name)
+    np.savez(tmp_path / "whole.npz", x=np.zeros(1000))
+    half = (tmp_path / "whole.npz").read_bytes()[:600]
+    (tmp_path / "half.npz").write_bytes(half)
+    with pytest.raises(ValueError, match=r"half\.npz can't be read as weights"):
+        load_backbone(tmp_path / "half.npz")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(ValueError, match="holds no state dict"):
         load_backbone(tmp_path / "list.pt")

@@ -13,6 +13,11 @@ def td(env):
     return env.reset(TaskGenerator("10-uniform")(5, rng=0))
 
 
+def nearest(encoder, td):
+    with encoder.choosing(td) as choices:
+        return choices[:, 0]
+
+
 def test_layer_l_sees_l_times_d_more_tokens_and_the_decoder_the_nodes(backbone, pool, td):
     lengths = []
     for layer in backbone.encoder.net.layers:
@@ -27,7 +32,7 @@ def test_layer_l_sees_l_times_d_more_tokens_and_the_decoder_the_nodes(backbone, 
 def test_tokens_take_part_in_attention_and_norms(backbone, pool, td):
     """Against the layer's formulas, written out for the first layer."""
     encoder = PromptedEncoder(backbone.encoder, pool)
-    index = encoder.select(td)[:, 0]
+    index = nearest(encoder, td)
     h = torch.cat((backbone.encoder.init_embedding(td), pool(index)[:, 0]), 1)
     attend, norm, feed_forward, final_norm = backbone.encoder.net.layers[0]
 
@@ -57,10 +62,10 @@ def test_rows_of_a_batch_may_use_different_prompts(backbone, pool, td):
 def test_every_instance_takes_its_own_nearest_key(backbone, pool, td):
     encoder = PromptedEncoder(backbone.encoder, pool)
     features = encoder.features(td)[0]
-    nearest = (features[:, None] - pool.keys).norm(dim=-1).argmin(-1)
+    expected = (features[:, None] - pool.keys).norm(dim=-1).argmin(-1)
 
-    assert encoder.select(td)[:, 0].tolist() == nearest.tolist()
-    assert torch.equal(encoder(td)[0], encoder(td.copy().set(PROMPT, nearest))[0])
+    assert nearest(encoder, td).tolist() == expected.tolist()
+    assert torch.equal(encoder(td)[0], encoder(td.copy().set(PROMPT, expected))[0])
 
 
 def test_the_gradient_of_an_instance_reaches_its_own_prompt_only(backbone, pool, td):
@@ -96,6 +101,20 @@ def test_a_closed_gate_is_bit_equal_and_opens_by_its_gradient(backbone, keys, td
     assert torch.allclose(
         encoder(td)[0], PromptedEncoder(backbone.encoder, ungated)(td)[0], atol=1e-6
     )
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_one_plain_pass_serves_the_choice_and_all_prompts(backbone, keys, td, gated):
+    pool = PromptPool.for_backbone(backbone, 4, 2, gated=gated).set_keys(keys)
+    encoder, passes = PromptedEncoder(backbone.encoder, pool), []
+    backbone.encoder.net.layers[0][0].register_forward_hook(lambda *args: passes.append(1))
+    backbone.encoder.net.layers[0][0].module.register_forward_hook(lambda *args: passes.append(1))
+    with encoder.choosing(td, 3) as choices:
+        shared = [encoder(td.copy().set(PROMPT, prompt))[0] for prompt in choices.unbind(1)]
+
+    assert len(passes) == 1 + 2 * 3  # the plain pass calls the inner module alone
+    for prompt, hidden in zip(choices.unbind(1), shared, strict=True):
+        assert torch.equal(encoder(td.copy().set(PROMPT, prompt))[0], hidden)
 
 
 def test_a_pool_of_another_shape_is_refused(backbone):

@@ -76,7 +76,7 @@ def best(out, starts):
 
 def test_several_prompts_keep_the_best_of_their_single_runs(policy, env, td):
     options = {"decode_type": "multistart_greedy", "num_starts": 10}
-    ranked = policy.encoder.select(td, 4)
+    ranked = policy.explain(td).keys
     single = [policy(td.copy().set(PROMPT, ranked[:, j]), env, **options) for j in range(4)]
     for k in (1, 2, 4):
         out = policy(td, env, num_prompts=k, **options)
@@ -138,10 +138,10 @@ def test_without_an_env_all_starts_of_the_data_run(policy, env):
     assert first.sort(-1).values.tolist() == [list(range(1, 26))] * 2
 
 
-def test_training_mode_leaves_the_backbone_in_evaluation(keys):
+def test_training_mode_leaves_the_backbone_in_evaluation():
     torch.manual_seed(0)
     backbone = POMOPolicy("cvrp", 16, 2, 2, 32, normalization="batch")
-    pool = PromptPool.for_backbone(backbone, 4, 2).set_keys(keys)
+    pool = PromptPool.for_backbone(backbone, 1, 2)
     policy = PromptedPolicy(backbone, pool)
     env = get_env("multi_cvrp", task="10-uniform")
     before = {k: v.clone() for k, v in backbone.state_dict().items()}
@@ -172,8 +172,21 @@ def test_explain_lists_the_keys_by_distance(policy, td):
 
     assert found.keys.sort(-1).values.tolist() == [[0, 1, 2, 3]] * 5
     assert (found.distances.diff(dim=-1) >= 0).all()
-    assert torch.equal(found.prompts, policy.encoder.select(td)[:, 0])
+    assert torch.equal(found.prompts, policy(td, decode_type="greedy")[PROMPT])
     assert len(str(found).splitlines()) == 6
+
+
+def test_a_pool_of_one_prompt_explains_itself_without_keys(backbone, td):
+    policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 1, 2))
+
+    assert policy.explain(td).prompts.tolist() == [0] * 5
+    with pytest.raises(ValueError, match="num_prompts must be at least 1, got 0"):
+        policy(td, num_prompts=0)
+
+
+def test_a_mistyped_decode_type_is_refused(backbone, pool):
+    with pytest.raises(ValueError, match="must be sampling or greedy, got 'greddy'"):
+        PromptedPolicy(backbone, pool, train_decode_type="greddy")
 
 
 def test_the_parameter_count_is_told_in_pefts_words(policy, backbone):
@@ -194,6 +207,14 @@ def test_a_saved_pool_gives_identical_tours_on_its_backbone(policy, backbone, en
 
     assert torch.equal(one["actions"], two["actions"])
     assert torch.equal(one["log_likelihood"], two["log_likelihood"])
+
+
+def test_keys_of_another_backbone_are_refused(keys):
+    torch.manual_seed(9)
+    stranger = POMOPolicy("cvrp", 16, 2, 2, 32)
+    pool = PromptPool.for_backbone(stranger, 4, 2).set_keys(keys)
+    with pytest.raises(ValueError, match="belongs to backbone"):
+        PromptedPolicy(stranger, pool)
 
 
 def test_a_pool_of_another_backbone_is_refused(policy, tmp_path):

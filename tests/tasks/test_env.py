@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from rl4co.envs import get_env
-from tensordict import TensorDict
 
 from rl4co_prompt import MultiTaskCVRPEnv, Task, TaskGenerator
 
@@ -30,13 +29,25 @@ def test_the_registry_knows_the_env_after_the_import_in_either_order(first):
     assert result.stdout.strip() == "30-grid", result.stderr
 
 
+def test_looking_for_rl4co_without_importing_it_does_not_lose_the_registration():
+    code = (
+        "import rl4co_prompt, importlib.util; importlib.util.find_spec('rl4co.envs'); "
+        "from rl4co.envs import ENV_REGISTRY; print('multi_cvrp' in ENV_REGISTRY)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert result.stdout.strip() == "True", result.stderr
+
+
 def test_making_an_env_leaves_the_global_random_state_unless_a_seed_is_given():
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
     MultiTaskCVRPEnv()
     assert torch.equal(torch.rand(2), expected)
-    MultiTaskCVRPEnv(seed=3)
+    env = MultiTaskCVRPEnv(seed=3)
+    assert torch.equal(torch.rand(2), expected)
+    env.set_seed(3)
     assert torch.equal(torch.rand(2), expected)
 
 
@@ -79,6 +90,7 @@ def test_start_nodes_follow_the_data_not_the_generator(env):
         ({"demand": torch.full((2, 5), 1.5)}, r"demand of 1\.5 exceeds the vehicle capacity"),
         ({"demand": torch.full((2, 5), -0.5)}, r"demand of -0\.5 is negative"),
         ({"locs": torch.rand(2, 4, 2)}, r"locs must be \[2, 5, 2\].*got \[2, 4, 2\]"),
+        ({"locs": torch.rand(2, 6, 2)}, r"locs must be \[2, 5, 2\].*got \[2, 6, 2\]"),
         ({"depot": torch.rand(2, 3)}, r"depot \[2, 2\].*\[2, 3\]"),
         ({"locs": torch.rand(2, 0, 2), "demand": torch.rand(2, 0)}, "no customers"),
     ],
@@ -88,9 +100,10 @@ def test_bad_instances_get_one_sentence(env, changes, message):
         env.reset(instances(**changes))
 
 
-def test_missing_fields_are_named(env):
-    with pytest.raises(ValueError, match="lack 'depot'"):
-        env.reset(TensorDict({"locs": torch.rand(1, 4, 2), "demand": torch.rand(1, 4)}, [1]))
+@pytest.mark.parametrize("key", ["locs", "depot", "demand"])
+def test_missing_fields_are_named(env, key):
+    with pytest.raises(ValueError, match=f"lack '{key}'"):
+        env.reset(instances().exclude(key))
 
 
 def test_a_demand_equal_to_the_capacity_is_served(env):
@@ -106,10 +119,11 @@ def test_unknown_options_are_an_error_with_the_remedy():
         MultiTaskCVRPEnv("10-uniform", generator=TaskGenerator())
 
 
-@pytest.mark.parametrize("raw", [True, False])
-def test_sets_load_with_raw_or_divided_demands(tmp_path, raw):
+@pytest.mark.parametrize("kind", ["int", "float", "divided"])
+def test_sets_load_with_raw_or_divided_demands(tmp_path, kind):
     td = TaskGenerator("8-uniform")(5, rng=0)
-    demand = (td["demand"] * 20).round().int().numpy() if raw else td["demand"].numpy()
+    raw = (td["demand"] * 20).round()
+    demand = {"int": raw.int(), "float": raw, "divided": td["demand"]}[kind].numpy()
     np.savez(
         tmp_path / "set.npz",
         depot=td["depot"][:, None].numpy(),  # some files keep a node axis here
@@ -130,3 +144,14 @@ def test_a_set_that_lacks_an_array_is_named(tmp_path):
     np.savez(tmp_path / "bad.npz", locs=np.zeros((1, 2, 2)))
     with pytest.raises(ValueError, match=r"bad\.npz lacks capacity, demand, depot"):
         MultiTaskCVRPEnv.load_data(tmp_path / "bad.npz")
+    (tmp_path / "junk.npz").write_bytes((tmp_path / "bad.npz").read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"junk\.npz can't be read"):
+        MultiTaskCVRPEnv.load_data(tmp_path / "junk.npz")
+
+
+def test_a_set_that_is_not_there_is_an_error_not_random_instances(tmp_path):
+    env = MultiTaskCVRPEnv(data_dir=str(tmp_path), test_file="typo.npz", val_file=["a.npz"])
+    for phase, name in (("test", "typo"), ("val", "a")):
+        with pytest.raises(FileNotFoundError, match=rf"{name}\.npz, the {phase} file"):
+            env.dataset([], phase)
+    assert len(env.dataset([3], "train")) == 3

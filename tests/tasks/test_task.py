@@ -86,7 +86,3 @@ def test_a_capacity_below_the_largest_demand_is_refused(capacity):
 def test_a_geometry_of_another_type_is_refused():
     with pytest.raises(ValueError, match="geometry must be a Geometry or a name, got 3"):
         Task(50, geometry=3)
-
-
-def test_resizing_keeps_the_map_and_takes_the_sizes_capacity():
-    assert Task(50, "cluster", 99).resized(100) == Task(100, "cluster", 50)

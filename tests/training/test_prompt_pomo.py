@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -206,18 +208,32 @@ def test_a_relative_advantage_divides_by_the_mean_cost(keys):
     assert loss.item() == pytest.approx(-(0.5 * 1 - 0.5 * 2) / 2)
 
 
-def test_greedy_training_is_an_option(keys):
-    policy = make_policy(keys)
-    greedy = PromptedPolicy(
-        POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32),
-        PromptPool(1, 2, 2, 16),
-        train_decode_type="greedy",
-    )
-    make_model(policy)
-    make_model(greedy)
+@pytest.mark.parametrize("decode_type", ["sampling", "greedy"])
+def test_training_samples_or_is_greedy(backbone, pool, decode_type):
+    model = make_model(PromptedPolicy(backbone, pool, train_decode_type=decode_type))
+    model.log_dict = lambda *args, **options: None
+    batch = model.env.generator(4, rng=0)
+    losses = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        losses.append(super(PromptPOMO, model).shared_step(batch, 0, "train")["loss"].item())
 
-    assert policy.train_decode_type == "multistart_sampling"
-    assert greedy.train_decode_type == "multistart_greedy"
+    assert (losses[0] == losses[1]) == (decode_type == "greedy")
+
+
+def test_a_model_can_be_fitted_again_with_its_own_milestones(keys):
+    recorder, model = Recorder(), make_model(make_policy(keys), lr_milestones=(0.5,))
+    for epochs in (1, 4):
+        make_trainer(epochs, [recorder]).fit(model)
+
+    assert [s["lr"] for s in recorder.steps] == pytest.approx([1e-2] * 6 + [1e-3] * 4)
+
+
+def test_half_precision_trains(keys):
+    policy, steps = fit(keys, trainer={"precision": "bf16-mixed"})
+
+    assert all(np.isfinite(s["loss"]) for s in steps)
+    assert not torch.equal(policy.pool.prompts, make_policy(keys).pool.prompts)
 
 
 def test_the_learning_rate_falls_at_fractions_of_the_run(keys):
@@ -241,6 +257,15 @@ def test_a_killed_run_resumes_with_the_same_losses(keys, tmp_path, when):
     assert killed.steps == whole[:5]
     assert rest == whole[4:]
     assert torch.equal(policy.pool.prompts, whole_policy.pool.prompts)
+
+
+def test_a_checkpoint_from_the_middle_of_an_epoch_is_refused(keys, tmp_path):
+    every = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1)
+    fit(keys, callbacks=[every])
+    with pytest.raises(ValueError, match="in the middle of an epoch"):
+        fit(keys, ckpt_path=tmp_path / "step=3.ckpt")
+    trainer = make_trainer()
+    trainer.test(make_model(make_policy(keys)), ckpt_path=tmp_path / "step=3.ckpt", verbose=False)
 
 
 @pytest.fixture
@@ -276,10 +301,11 @@ def test_testing_a_checkpoint_works_through_the_trainer(checkpoint, keys):
     assert {"test/max_reward", "test/max_aug_reward"} <= found[0].keys()
 
 
-def test_a_checkpoint_of_another_backbone_is_refused(checkpoint, backbone, keys):
+def test_a_checkpoint_of_another_backbone_is_refused(checkpoint, keys):
     torch.manual_seed(5)
     other = POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
-    policy = PromptedPolicy(other, PromptPool.for_backbone(other, 4, 2).set_keys(keys))
+    foreign = replace(keys, backbone=None)
+    policy = PromptedPolicy(other, PromptPool.for_backbone(other, 4, 2).set_keys(foreign))
     with pytest.raises(ValueError, match="checkpoint belongs to backbone"):
         PromptPOMO.load_from_checkpoint(checkpoint[0], env=MultiTaskCVRPEnv(), policy=policy)
 
@@ -300,7 +326,7 @@ def test_gaps_to_reference_costs_are_logged(keys, tmp_path):
         reference=cost / 1.25,
     )
     env = MultiTaskCVRPEnv("10-uniform", data_dir=str(tmp_path), test_file="set.npz")
-    model = PromptPOMO(env, policy, Sequential(TASKS), test_data_size=6)
+    model = PromptPOMO(env, policy, Sequential(TASKS), test_data_size=2)  # files are read whole
     found = make_trainer().test(model, verbose=False)[0]
 
     assert found["test/gap"] == pytest.approx(25, abs=1e-3)
