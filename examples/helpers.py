@@ -1,7 +1,11 @@
 """What the examples share: a backbone, test instances with reference costs, and gaps."""
 
+import logging
+import warnings
+
 import torch
 
+from lightning.pytorch.callbacks import RichProgressBar
 from rl4co.data.transforms import StateAugmentation
 from rl4co.models.zoo.pomo import POMO
 from rl4co.utils import RL4COTrainer
@@ -35,8 +39,8 @@ def train_tiny_backbone(num_loc: int = 20, epochs: int = 5, instances: int = 3_2
 
 def quiet_trainer(**options) -> RL4COTrainer:
     """Full precision, one progress bar, nothing written to disk."""
-    from lightning.pytorch.callbacks import RichProgressBar
-
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module="lightning")
     callbacks = options.pop("callbacks", [RichProgressBar(leave=False)])
     return RL4COTrainer(
         accelerator="auto",

@@ -101,7 +101,7 @@ class GaussianMixture(Geometry):
             mode = torch.arange(num_loc, device=rng.device) * self.num_modes // num_loc
         else:
             mode = _integers(rng, self.num_modes, batch, 1, num_loc)
-        xy = centre.gather(-1, mode.expand(batch, 2, num_loc)) + _normal(rng, batch, 2, num_loc)
+        xy = centre.gather(-1, mode.expand(batch, 2, num_loc)).add_(_normal(rng, batch, 2, num_loc))
         low = xy.amin(-1, keepdim=True)
         xy = _divide(xy - low, xy.amax(-1, keepdim=True) - low)
         return torch.cat((depot, xy), -1).transpose(1, 2).contiguous()
@@ -294,7 +294,7 @@ def _pick(points: Tensor, index: Tensor) -> Tensor:
 
 def _divide(xy: Tensor, extent: Tensor) -> Tensor:
     """Divide by an extent; coincident points (extent 0) stay at 0."""
-    return xy / extent.where(extent > 0, torch.ones_like(extent))
+    return xy / extent.clamp(min=torch.finfo(extent.dtype).tiny)
 
 
 def _unit(vector: Tensor) -> Tensor:

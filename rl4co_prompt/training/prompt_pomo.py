@@ -1,6 +1,7 @@
 """PromptPOMO: POMO's REINFORCE on the prompts of a frozen policy."""
 
 import math
+import warnings
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -87,7 +88,10 @@ class PromptPOMO(POMO):
         follow_size = pomo.get("batch_size") is None
         pomo = deepcopy(DEFAULTS) | {key: _plain(value) for key, value in pomo.items()}
         pomo["batch_size"] = 64 if follow_size else pomo["batch_size"]
-        super().__init__(env, policy, **pomo)
+        with warnings.catch_warnings():
+            # Lightning warns of modules among the hyperparameters; they are taken out below.
+            warnings.filterwarnings("ignore", "Attribute .* is an instance of `nn.Module`")
+            super().__init__(env, policy, **pomo)
         for name in LIVE_OBJECTS:
             self._hparams.pop(name, None)
         self._hparams_initial.clear()
