@@ -107,7 +107,7 @@ def main() -> None:
         lr_milestones=(0.7, 0.9),
         batch_size=32,
         train_data_size=arguments.instances,
-        optimizer_kwargs={"lr": 0.05, "weight_decay": 1e-6},
+        optimizer_kwargs={"lr": 0.03, "weight_decay": 1e-6},
     )
     callbacks = [curve, PromptProgressBar(leave=False)]
     quiet_trainer(max_epochs=arguments.epochs, limit_val_batches=0, callbacks=callbacks).fit(model)
