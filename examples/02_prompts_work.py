@@ -1,6 +1,6 @@
 """Prompts at work: a model trained at one size is taken to another, its weights frozen.
 
-The backbone of n=100 is off by about 10 % at n=50. A pool of four prompts, trained by rewards on
+The backbone of n=100 is off by about 10 % at n=50. A pool of two prompts, trained by rewards on
 the eleven maps of 50 customers for a few minutes on two cores, takes most of that back.
 
     python examples/02_prompts_work.py [--epochs 44] [--instances 256] [--out outputs]
@@ -94,8 +94,8 @@ def main() -> None:
 
     tasks = [f"{SIZE}-{geometry}" for geometry in TRAINING_GEOMETRIES]
     torch.manual_seed(0)
-    pool = PromptPool.for_backbone(backbone, num_prompts=4, gated=True)
-    pool.set_keys(fit_keys(backbone, tasks, per_task=64, groups=1, clusters=4))
+    pool = PromptPool.for_backbone(backbone, num_prompts=2, gated=True)
+    pool.set_keys(fit_keys(backbone, tasks, per_task=64, groups=1, clusters=2))
     policy = PromptedPolicy(backbone, pool)
     print(policy.trainable_parameters())
 

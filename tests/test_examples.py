@@ -49,7 +49,7 @@ def test_prompts_work_reports_the_curve(load, monkeypatch, backbone, capsys):
     assert "with prompts" in capsys.readouterr().out
     assert len(Path("here/02_curve.csv").read_text().splitlines()) == 4
     assert Path("here/02_prompts_work.png").stat().st_size > 10_000
-    assert PromptPool.load("here/02_pool.safetensors").num_prompts == 4
+    assert PromptPool.load("here/02_pool.safetensors").num_prompts == 2
 
 
 def test_the_best_tour_has_the_best_cost(load, backbone):
