@@ -8,7 +8,7 @@ import hydra
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from rl4co_prompt._hydra_searchpath import config_dir
+from rl4co_prompt._configs import config_dir
 
 _BAD_INPUT = (ValueError, TypeError, OSError)
 

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from rl4co_prompt import PromptPool, save_backbone
-from rl4co_prompt._hydra_searchpath import config_dir
+from rl4co_prompt._configs import config_dir
 
 EXPERIMENTS = sorted(
     str(path.relative_to(config_dir() / "experiment").with_suffix(""))
