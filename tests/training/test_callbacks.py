@@ -7,7 +7,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from rl4co_prompt import PromptPool
 from rl4co_prompt.training.callbacks import PromptProgressBar, PromptUsage, SavePool
-from tests.training.test_prompt_pomo import FixedPrompts, make_model, make_policy, make_trainer
+from tests.training.runs import FixedPrompts, make_model, make_policy, make_trainer
 
 
 def test_the_shares_of_the_prompts_are_logged_each_epoch(keys, tmp_path):

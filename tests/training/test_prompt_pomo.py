@@ -2,93 +2,21 @@ import os
 import subprocess
 import sys
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from lightning import Trainer
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from rl4co.envs import get_env
 from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co.models.zoo.pomo import POMO
-from rl4co.utils import RL4COTrainer
 
-from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, PromptedPolicy, PromptPOMO, PromptPool
-from rl4co_prompt.policy.encoder import PROMPT
+from rl4co_prompt import MultiTaskCVRPEnv, PromptedPolicy, PromptPOMO, PromptPool
 from rl4co_prompt.tasks.schedule import Sequential
 from rl4co_prompt.training.prompt_pomo import _seeded
 from tests.conftest import TASKS
-
-
-class Recorder(Callback):
-    """Keeps what each training step saw and gave."""
-
-    def __init__(self, stop_at=None):
-        self.steps, self.stop_at = [], stop_at
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        self.steps.append(
-            {
-                "epoch": trainer.current_epoch,
-                "task": module.env.task.name,
-                "lr": trainer.optimizers[0].param_groups[0]["lr"],
-                "data": float(batch["locs"].sum()),
-            }
-        )
-
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        self.steps[-1]["loss"] = float(outputs["loss"])
-        if self.stop_at == (trainer.current_epoch, batch_idx):
-            raise KeyboardInterrupt
-
-
-def make_policy(keys, **options):
-    torch.manual_seed(0)
-    backbone = POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
-    torch.manual_seed(1)
-    pool = PromptPool.for_backbone(backbone, 4, num_tokens=2, **options).set_keys(keys)
-    return PromptedPolicy(backbone, pool)
-
-
-def make_model(policy, **options):
-    options = {
-        "schedule": Sequential(TASKS),
-        "val_tasks": ["10-uniform"],
-        "train_data_size": 8,
-        "val_data_size": 4,
-        "test_data_size": 4,
-        "batch_size": 4,
-    } | options
-    return PromptPOMO(MultiTaskCVRPEnv(), policy, **options)
-
-
-def make_trainer(epochs=2, callbacks=(), **options):
-    options = {
-        "enable_checkpointing": any(isinstance(c, ModelCheckpoint) for c in callbacks),
-        "logger": False,
-        "precision": "32",
-        "gradient_clip_val": 0,
-        "limit_val_batches": 0,
-    } | options
-    return RL4COTrainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        devices=1,
-        callbacks=list(callbacks),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
-
-
-def fit(keys, epochs=2, callbacks=(), pool=None, trainer=None, ckpt_path=None, **options):
-    policy = make_policy(keys, **(pool or {}))
-    recorder = Recorder()
-    model = make_model(policy, **options)
-    make_trainer(epochs, [recorder, *callbacks], **(trainer or {})).fit(model, ckpt_path=ckpt_path)
-    return policy, recorder.steps
+from tests.training.runs import FixedPrompts, Recorder, fit, make_model, make_policy, make_trainer
 
 
 def test_training_moves_the_prompts_and_nothing_else(keys):
@@ -116,16 +44,6 @@ def test_the_batch_follows_the_size_unless_it_is_given(keys, options, batch):
     assert model.train_dataloader().batch_size == batch
     model.schedule = Sequential(["150-uniform"])
     assert model.train_dataloader().batch_size == (16 if batch == 64 else 4)
-
-
-class FixedPrompts(Callback):
-    """Makes every training batch choose the given prompts."""
-
-    def __init__(self, chosen):
-        self.chosen = chosen
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        batch[PROMPT] = torch.tensor(self.chosen).repeat(len(batch))[: len(batch)]
 
 
 @pytest.mark.parametrize(
@@ -240,74 +158,6 @@ def test_the_learning_rate_falls_at_fractions_of_the_run(keys):
     _, steps = fit(keys, epochs=10, lr_milestones=(0.2, 0.5), train_data_size=4)
 
     assert [s["lr"] for s in steps] == pytest.approx([1e-2] * 2 + [1e-3] * 3 + [1e-4] * 5)
-
-
-@pytest.mark.parametrize(
-    "when", [{"save_on_train_epoch_end": True}, {"monitor": "val/max_reward", "mode": "max"}]
-)
-def test_a_killed_run_resumes_with_the_same_losses(keys, tmp_path, when):
-    validate = {"limit_val_batches": 1}
-    whole_policy, whole = fit(keys, epochs=4, trainer=validate)
-    checkpoint = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1, **when)
-    killed = Recorder(stop_at=(2, 0))
-    with pytest.raises((SystemExit, KeyboardInterrupt)):
-        make_trainer(4, [killed, checkpoint], **validate).fit(make_model(make_policy(keys)))
-    policy, rest = fit(keys, epochs=4, trainer=validate, ckpt_path=tmp_path / "epoch=1.ckpt")
-
-    assert killed.steps == whole[:5]
-    assert rest == whole[4:]
-    assert torch.equal(policy.pool.prompts, whole_policy.pool.prompts)
-
-
-def test_a_checkpoint_from_the_middle_of_an_epoch_is_refused(keys, tmp_path):
-    every = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1)
-    fit(keys, callbacks=[every])
-    with pytest.raises(ValueError, match="in the middle of an epoch"):
-        fit(keys, ckpt_path=tmp_path / "step=3.ckpt")
-    trainer = make_trainer()
-    trainer.test(make_model(make_policy(keys)), ckpt_path=tmp_path / "step=3.ckpt", verbose=False)
-
-
-@pytest.fixture
-def checkpoint(keys, tmp_path):
-    policy, _ = fit(keys, callbacks=[ModelCheckpoint(tmp_path, filename="last")])
-    return tmp_path / "last.ckpt", policy
-
-
-def test_checkpoints_hold_the_pool_alone_and_load_with_weights_only(checkpoint):
-    state = torch.load(checkpoint[0], weights_only=True)
-
-    assert {key.split(".")[-1] for key in state["state_dict"]} == {
-        "prompts",
-        "keys",
-        "feature_mean",
-        "feature_std",
-    }
-    assert state["backbone"] == checkpoint[1].fingerprint
-
-
-def test_a_checkpoint_restores_the_pool(checkpoint, keys):
-    path, trained = checkpoint
-    policy = make_policy(keys)
-    PromptPOMO.load_from_checkpoint(path, env=MultiTaskCVRPEnv(), policy=policy)
-
-    assert torch.equal(policy.pool.prompts, trained.pool.prompts)
-
-
-def test_testing_a_checkpoint_works_through_the_trainer(checkpoint, keys):
-    trainer = make_trainer()
-    found = trainer.test(make_model(make_policy(keys)), ckpt_path=checkpoint[0], verbose=False)
-
-    assert {"test/max_reward", "test/max_aug_reward"} <= found[0].keys()
-
-
-def test_a_checkpoint_of_another_backbone_is_refused(checkpoint, keys):
-    torch.manual_seed(5)
-    other = POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
-    foreign = replace(keys, backbone=None)
-    policy = PromptedPolicy(other, PromptPool.for_backbone(other, 4, 2).set_keys(foreign))
-    with pytest.raises(ValueError, match="checkpoint belongs to backbone"):
-        PromptPOMO.load_from_checkpoint(checkpoint[0], env=MultiTaskCVRPEnv(), policy=policy)
 
 
 def test_gaps_to_reference_costs_are_logged(keys, tmp_path):
