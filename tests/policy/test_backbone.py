@@ -178,3 +178,23 @@ def test_outside_weights_give_the_known_gap(outside_backbone, augment, gap):
     gaps = 100 * (cost - batch["reference"]) / batch["reference"]
 
     assert f"{gaps.mean():.2f}" == gap
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        ("uniform/mvmoe_cvrp50_uniform", 10.588),
+        ("zero_shot/amdkd_val_uniform50", 10.529),
+        ("zero_shot/amdkd_val_cluster50", 5.313),
+        ("zero_shot/amdkd_val_mixed50", 9.163),
+    ],
+)
+def test_outside_weights_of_another_size_give_their_known_costs(name, cost):
+    """AMDKD's n=50 student, best of all starts, mean over the first 100 instances."""
+    backbone = load_backbone(outside("weights/amdkd_pomo_cvrp50.npz"))
+    env = MultiTaskCVRPEnv()
+    td = env.reset(env.load_data(outside(f"{name}_0-499.npz"), 100))
+    with torch.inference_mode():
+        out = backbone(td, env, decode_type="multistart_greedy", num_starts=50)
+
+    assert -unbatchify(out["reward"], 50).amax(-1).mean().item() == pytest.approx(cost, abs=6e-4)
