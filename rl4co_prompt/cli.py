@@ -44,7 +44,7 @@ def keys(
 ) -> None:
     """Make an untrained pool: fit keys on a backbone's features.
 
-    Example: rl4co-prompt keys backbone.npz --out pool.safetensors --task 50-uniform --task 100-grid
+    Example: rl4co-prompt keys backbone.npz --out pool.safetensors --groups 1 --task 50-uniform
     """
     with one_sentence_errors():
         from rl4co_prompt.policy.files import check_suffix

@@ -20,6 +20,8 @@ def run(cfg: DictConfig) -> dict:
     from rl4co.utils import extras, instantiate_callbacks, instantiate_loggers, log_hyperparameters
 
     extras(cfg)
+    if str(cfg.get("ckpt_path")).endswith(".safetensors"):
+        raise ValueError("ckpt_path takes a .ckpt file of a run; a saved pool goes in pool=FILE.")
     if cfg.get("seed") is not None:
         lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     env = hydra.utils.instantiate(cfg.env)

@@ -83,7 +83,12 @@ def test_a_run_trains_tests_resumes_and_tests_alone(weights, tmp_path):
     header = (tmp_path / "one" / "csv" / "version_0" / "metrics.csv").read_text().splitlines()[0]
     assert {"train/loss", "val/max_reward/10-uniform", "usage/prompt_03"} <= set(header.split(","))
 
+    refused = start(
+        tmp_path, *common, "trainer.max_epochs=3", "ckpt_path=one/checkpoints/last.ckpt"
+    )
+    assert "Error: The checkpoint is of a run of 2 epochs and this one has 3" in refused.stderr
     longer = ["trainer.max_epochs=3", "hydra.run.dir=two", "ckpt_path=one/checkpoints/last.ckpt"]
+    longer.append("model.lr_milestones=[]")
     second = start(tmp_path, *common, *longer, "test=false")
     assert second.returncode == 0, second.stderr[-2000:]
     resumed = PromptPool.load(tmp_path / "two" / "pool.safetensors")
@@ -105,6 +110,7 @@ def test_a_run_trains_tests_resumes_and_tests_alone(weights, tmp_path):
         ("pool=none.safetensors", "Error: No prompt pool at none.safetensors."),
         ("env.test_file=none.npz", "Error: No instances at ./none.npz, the test file."),
         ("ckpt_path=none.ckpt", "none.ckpt"),
+        ("ckpt_path=pool.safetensors", "Error: ckpt_path takes a .ckpt file"),
     ],
 )
 def test_bad_settings_end_with_one_sentence(weights, tmp_path, override, message):
@@ -117,7 +123,8 @@ def test_bad_settings_end_with_one_sentence(weights, tmp_path, override, message
 
 STUB = {
     "main.yaml": "defaults: [_self_, {env: default}, {model: default}, {callbacks: default}, "
-    "{logger: csv}, {trainer: default}, {paths: default}, {experiment: base}]\nmode: train\n",
+    "{logger: csv}, {trainer: default}, {paths: default}, {experiment: base}]\nmode: train\n"
+    "model: {metrics: {val: [reward]}}\n",
     "env/default.yaml": "name: tsp\n",
     "model/default.yaml": "generate_default_data: true\n",
     "callbacks/default.yaml": "{}\n",
@@ -132,7 +139,8 @@ import hydra
 
 @hydra.main(version_base="1.3", config_path="configs", config_name="main.yaml")
 def main(cfg):
-    print(cfg.model._target_, cfg.trainer.max_epochs, cfg.mode, "torch" in sys.modules)
+    gap = "gap" in cfg.model.metrics.val
+    print(cfg.model._target_, cfg.trainer.max_epochs, cfg.mode, gap, "torch" in sys.modules)
 
 main()
 """
@@ -148,7 +156,7 @@ def test_an_rl4co_clone_finds_our_experiments_without_importing_torch(tmp_path):
 
     assert result.returncode == 0, result.stderr[-2000:]
     target = "rl4co_prompt.training.prompt_pomo.PromptPOMO"
-    assert result.stdout.split() == [target, "10000", "train", "False"]
+    assert result.stdout.split() == [target, "10000", "train", "True", "False"]
 
 
 def test_the_config_tree_is_found_beside_the_package():

@@ -115,6 +115,8 @@ def fingerprint(backbone: AttentionModelPolicy) -> str:
 
 def save_backbone(policy: POMOPolicy, path: str | Path) -> Path:
     """Write a policy as one .safetensors file that :func:`load_backbone` reads."""
+    if not isinstance(policy, POMOPolicy):
+        raise TypeError(f"save_backbone writes a POMOPolicy, got {type(policy).__name__}.")
     metadata = {"format": FORMAT, "config": json.dumps(policy.config)}
     return write_safetensors(path, policy.state_dict(), metadata)
 
@@ -235,7 +237,8 @@ def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except _UNREADABLE as error:
         raise ValueError(
             f"{path} can't be read as weights; expected .safetensors, .npz or a PyTorch file that "
-            f"loads with weights_only=True ({str(error).splitlines()[0]})."
+            f"loads with weights_only=True ({type(error).__name__}); of a Lightning checkpoint, "
+            "load the policy in Python and write it with save_backbone."
         ) from None
     for key in ("model_state_dict", "state_dict", "model"):
         if isinstance(state, dict) and isinstance(state.get(key), dict):

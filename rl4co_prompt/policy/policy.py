@@ -1,5 +1,7 @@
 """PromptedPolicy: a drop-in for RL4CO's attention policies."""
 
+import inspect
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 from rl4co.envs import RL4COEnvBase, get_env
 from rl4co.models.common.constructive.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.am import AttentionModelPolicy
+from rl4co.utils.decoding import BeamSearch, DecodingStrategy
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -18,6 +21,18 @@ from rl4co_prompt.policy.encoder import PROMPT, PromptedEncoder
 from rl4co_prompt.policy.pool import PromptPool
 
 _COPIED = ("env_name", "temperature", "tanh_clipping", "mask_logits")
+_STRATEGIES = (
+    "greedy",
+    "sampling",
+    "multistart_greedy",
+    "multistart_sampling",
+    "beam_search",
+    "evaluate",
+)
+_DECODING = {"decode_type"}.union(
+    *(inspect.signature(cls.__init__).parameters for cls in (DecodingStrategy, BeamSearch))
+) - {"self", "kwargs"}
+_OPTIONS = ", ".join(sorted(_DECODING))
 _DECODE_TYPES = ("train_decode_type", "val_decode_type", "test_decode_type")
 
 
@@ -98,6 +113,7 @@ class PromptedPolicy(AutoregressivePolicy):
         Returns:
             RL4CO's dictionary, and ``prompt`` [batch], the index of the prompt kept.
         """
+        _check_decoding(decoding_kwargs)
         env = self._environment(env, td)
         options = dict(
             phase=phase,
@@ -180,6 +196,18 @@ class PromptedPolicy(AutoregressivePolicy):
         if type(made).select_start_nodes is RL4COEnvBase.select_start_nodes:
             made.generator.num_loc = made.get_num_starts(td)
         return made
+
+
+def _check_decoding(options: dict[str, Any]) -> None:
+    """RL4CO swallows misspelt options and samples where it does not know the decode type."""
+    unknown = sorted(set(options) - _DECODING)
+    if unknown:
+        raise TypeError(f"Unknown option {', '.join(unknown)}; RL4CO decodes with {_OPTIONS}.")
+    decode_type = options.get("decode_type")
+    if decode_type is not None and decode_type not in _STRATEGIES:
+        raise ValueError(
+            f"Unknown decode_type {decode_type!r}; use one of {', '.join(_STRATEGIES)}."
+        )
 
 
 def _better(a: dict, b: dict) -> dict:

@@ -171,7 +171,13 @@ class PromptPool(nn.Module):
         **options: Any,
     ) -> "PromptPool":
         """A pool with the depth and width of a backbone; ``options`` as in the constructor."""
-        depth, width = len(backbone.encoder.net.layers), backbone.decoder.embed_dim
+        layers = getattr(getattr(backbone.encoder, "net", None), "layers", None)
+        if layers is None:
+            raise TypeError(
+                f"{type(backbone).__name__} can't be prompted; use a policy with RL4CO's attention "
+                "encoder, such as AttentionModelPolicy."
+            )
+        depth, width = len(layers), backbone.decoder.embed_dim
         return cls(num_prompts, num_tokens, depth, width, **options)
 
     def check_backbone(self, mark: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rl4co_prompt.tasks.task import Task, as_task, training_tasks
+from rl4co_prompt.tasks.task import Task, as_tasks, training_tasks
 
 
 class Schedule(ABC):
@@ -21,7 +21,7 @@ class Schedule(ABC):
     """
 
     def __init__(self, tasks: Sequence[Task | str] | None = None, seed: int = 0):
-        self.tasks = training_tasks() if tasks is None else [as_task(task) for task in tasks]
+        self.tasks = training_tasks() if tasks is None else as_tasks(tasks)
         if not self.tasks:
             raise ValueError("A schedule needs at least one task, got none.")
         self.seed = seed

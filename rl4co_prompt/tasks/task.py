@@ -2,6 +2,7 @@
 
 import math
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl4co_prompt.tasks.geometry import Geometry, Uniform, geometry_from_name
@@ -78,6 +79,11 @@ class Task:
 def as_task(task: "Task | str") -> Task:
     """A task from itself or its name."""
     return task if isinstance(task, Task) else Task.from_name(task)
+
+
+def as_tasks(tasks: "Sequence[Task | str] | Task | str") -> list[Task]:
+    """Tasks from themselves or their names; one alone will do."""
+    return [as_task(task) for task in ([tasks] if isinstance(tasks, Task | str) else tasks)]
 
 
 def training_tasks() -> list[Task]:

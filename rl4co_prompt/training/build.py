@@ -1,6 +1,5 @@
 """From file names and options to a prompted policy, as the configs need it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from rl4co_prompt.policy.backbone import load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
-from rl4co_prompt.tasks.task import Task, training_tasks
+from rl4co_prompt.tasks.task import as_tasks, training_tasks
 from rl4co_prompt.training.keys import cached_keys, fit_keys
 
 
@@ -64,6 +63,8 @@ def new_pool(
 ) -> PromptPool:
     """A pool with fitted keys; a pool of one prompt needs none."""
     pool = PromptPool.for_backbone(backbone, **pool_options)
+    named = key_options.get("tasks")
+    tasks = training_tasks() if named is None else as_tasks(named)
     if pool.num_prompts == 1:
         return pool
     options = dict(key_options)
@@ -72,7 +73,7 @@ def new_pool(
         raise ValueError(
             f"num_prompts={pool.num_prompts} can't be split into groups={groups} of equal size."
         )
-    tasks: Sequence[Task | str] | None = options.pop("tasks", None)
+    options.pop("tasks", None)
     options |= {"clusters": pool.num_prompts // groups, "feature": pool.feature}
     fit = fit_keys if cache is None else cached_keys(cache)
-    return pool.set_keys(fit(backbone, training_tasks() if tasks is None else tasks, **options))
+    return pool.set_keys(fit(backbone, tasks, **options))

@@ -24,7 +24,7 @@ from rl4co_prompt.policy.features import get_feature, instance_features
 from rl4co_prompt.policy.files import write_safetensors
 from rl4co_prompt.policy.pool import Keys
 from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
-from rl4co_prompt.tasks.task import Task, as_task
+from rl4co_prompt.tasks.task import Task, as_tasks
 
 CHUNK = 16  # instances per encoder pass; small ones stay in the cache
 
@@ -51,7 +51,7 @@ def fit_keys(
         feature: ``code`` or ``paper``.
         progress: show a progress bar.
     """
-    chosen = [as_task(task) for task in tasks]
+    chosen = as_tasks(tasks)
     if not chosen:
         raise ValueError("fit_keys needs at least one task, got none.")
     sizes = sorted({task.num_loc for task in chosen})
@@ -98,7 +98,7 @@ def cached_keys(folder: str | Path) -> Callable[..., Keys]:
     """:func:`fit_keys` that keeps its results, by backbone and arguments, as files in a folder."""
 
     def fit(backbone: AttentionModelPolicy, tasks: Sequence[Task | str], **options: Any) -> Keys:
-        names = [as_task(task).name for task in tasks]
+        names = [task.name for task in as_tasks(tasks)]
         options.setdefault("feature", "code")
         chosen = sorted((name, value) for name, value in options.items() if name != "progress")
         mark = fingerprint(backbone)

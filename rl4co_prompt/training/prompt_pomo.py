@@ -25,7 +25,7 @@ from rl4co_prompt.policy.encoder import PROMPT
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
 from rl4co_prompt.tasks.schedule import Schedule, Sequential
-from rl4co_prompt.tasks.task import Task, as_task, batch_size_for
+from rl4co_prompt.tasks.task import Task, as_tasks, batch_size_for
 
 VALIDATION_SEED, TEST_SEED = 2022, 2023  # Omni-VRP's convention, beside 1234 for training
 LIVE_OBJECTS = ("env", "policy", "schedule", "val_tasks")  # no part of the saved hyperparameters
@@ -85,6 +85,10 @@ class PromptPOMO(POMO):
             raise ValueError(
                 f"A schedule needs MultiTaskCVRPEnv, got {type(env).__name__}; leave it out."
             )
+        if not isinstance(schedule, Schedule | None):
+            raise TypeError(
+                f"schedule must be a Schedule such as Sequential(tasks), got {schedule!r}."
+            )
         follow_size = pomo.get("batch_size") is None
         pomo = deepcopy(DEFAULTS) | {key: _plain(value) for key, value in pomo.items()}
         pomo["batch_size"] = 64 if follow_size else pomo["batch_size"]
@@ -96,7 +100,7 @@ class PromptPOMO(POMO):
             self._hparams.pop(name, None)
         self._hparams_initial.clear()
         self.schedule = (schedule or Sequential()) if multi_task else None
-        self.val_tasks = [as_task(task) for task in val_tasks] if multi_task else []
+        self.val_tasks = as_tasks(val_tasks) if multi_task else []
         self.batch_follows_size = follow_size and multi_task
         self.relative_advantage = relative_advantage
         self.lr_milestones = tuple(lr_milestones)
@@ -230,6 +234,7 @@ class PromptPOMO(POMO):
         state = checkpoint["state_dict"]
         checkpoint["state_dict"] = {k: v for k, v in state.items() if k not in frozen}
         checkpoint["backbone"] = self.policy.fingerprint
+        checkpoint["max_epochs"] = self.trainer.max_epochs
         checkpoint.pop("hyper_parameters", None)
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
@@ -239,14 +244,30 @@ class PromptPOMO(POMO):
                 f"The checkpoint belongs to backbone {mark}, this policy has "
                 f"{self.policy.fingerprint}; load the backbone that the run started with."
             )
-        fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        if fitting and not _ends_an_epoch(checkpoint):
+        state, frozen = self.state_dict(), self._frozen_keys()
+        shapes = {k: v.shape for k, v in checkpoint["state_dict"].items()}
+        if shapes != {k: v.shape for k, v in state.items() if k not in frozen}:
+            raise ValueError(
+                "The checkpoint's pool differs in prompts, tokens, feature or gate; give the "
+                "pool the options that the run started with."
+            )
+        if self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING:
+            self._check_resumable(checkpoint)
+        checkpoint["state_dict"].update({key: state[key] for key in frozen})
+
+    def _check_resumable(self, checkpoint: dict) -> None:
+        if not checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"]:
             raise ValueError(
                 "The checkpoint was written in the middle of an epoch; resume from one of an "
                 "epoch's end, where data and losses go on exactly."
             )
-        state, frozen = self.state_dict(), self._frozen_keys()
-        checkpoint["state_dict"].update({key: state[key] for key in frozen})
+        before, now = checkpoint["max_epochs"], self.trainer.max_epochs
+        if self.lr_milestones and before != now:
+            raise ValueError(
+                f"The checkpoint is of a run of {before} epochs and this one has {now}, which "
+                "moves the learning-rate milestones; keep max_epochs, or start a new run from "
+                "the saved pool."
+            )
 
     def _frozen_keys(self) -> set[str]:
         return {
@@ -263,11 +284,6 @@ class PromptPOMO(POMO):
         # RL4CO's version unpickles the file and ignores missing weights.
         load = super(REINFORCE, cls).load_from_checkpoint
         return load(checkpoint_path, weights_only=True, env=env, policy=policy, **options)
-
-
-def _ends_an_epoch(checkpoint: dict) -> bool:
-    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-    return progress["is_last_batch"]
 
 
 def _gap(reward: Tensor, reference: Tensor) -> Tensor:

@@ -184,6 +184,23 @@ def test_a_pool_of_one_prompt_explains_itself_without_keys(backbone, td):
         policy(td, num_prompts=0)
 
 
+def test_misspelt_options_are_refused(policy, env, td):
+    with pytest.raises(TypeError, match="Unknown option num_promts"):
+        policy(td, env, decode_type="greedy", num_promts=8)
+    with pytest.raises(ValueError, match="Unknown decode_type 'gredy'"):
+        policy(td, env, decode_type="gredy")
+
+
+def test_a_policy_of_another_kind_cant_have_a_pool():
+    class Other:
+        encoder = None
+
+    with pytest.raises(TypeError, match="Other can't be prompted"):
+        PromptPool.for_backbone(Other())
+    with pytest.raises(TypeError, match="save_backbone writes a POMOPolicy, got Other"):
+        save_backbone(Other(), "x.safetensors")
+
+
 def test_a_mistyped_decode_type_is_refused(backbone, pool):
     with pytest.raises(ValueError, match="must be sampling or greedy, got 'greddy'"):
         PromptedPolicy(backbone, pool, train_decode_type="greddy")

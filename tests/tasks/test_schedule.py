@@ -43,6 +43,10 @@ def test_rising_size_needs_the_length_of_the_run():
         RisingSize().task(0, -1)
 
 
+def test_one_task_alone_will_do():
+    assert [task.name for task in Sequential("50-grid").tasks] == ["50-grid"]
+
+
 def test_an_empty_schedule_is_refused():
     with pytest.raises(ValueError, match="at least one task"):
         Sequential([])

@@ -68,6 +68,16 @@ def test_testing_a_checkpoint_works_through_the_trainer(checkpoint, keys):
     assert {"test/max_reward", "test/max_aug_reward"} <= found[0].keys()
 
 
+def test_a_checkpoint_of_another_pool_is_refused(checkpoint, keys):
+    with pytest.raises(ValueError, match="pool differs in prompts, tokens, feature or gate"):
+        fit(keys, pool={"gated": True}, ckpt_path=checkpoint[0])
+
+
+def test_another_length_of_the_run_is_refused(checkpoint, keys):
+    with pytest.raises(ValueError, match="a run of 2 epochs and this one has 5"):
+        fit(keys, epochs=5, ckpt_path=checkpoint[0])
+
+
 def test_a_checkpoint_of_another_backbone_is_refused(checkpoint, keys):
     torch.manual_seed(5)
     other = POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)

@@ -207,6 +207,11 @@ def test_milestones_need_the_length_of_the_run(keys):
         make_trainer(-1, max_steps=1).fit(make_model(make_policy(keys)))
 
 
+def test_a_list_is_no_schedule(keys):
+    with pytest.raises(TypeError, match="schedule must be a Schedule"):
+        make_model(make_policy(keys), schedule=["10-uniform"])
+
+
 def test_a_plain_policy_is_refused(env, backbone):
     with pytest.raises(TypeError, match="trains a PromptedPolicy, got POMOPolicy"):
         PromptPOMO(env, backbone)
