@@ -34,6 +34,11 @@ def run(cfg: DictConfig) -> dict:
     if cfg.get("train"):
         trainer.fit(model, ckpt_path=cfg.get("ckpt_path"))
         metrics |= trainer.callback_metrics
+    elif not (cfg.get("ckpt_path") or cfg.get("pool")):
+        print(
+            "Note: the pool is untrained; name a trained one by pool= or ckpt_path=.",
+            file=sys.stderr,
+        )
     if cfg.get("test"):
         # After training the model holds the last weights; alone, the ones that are named.
         trainer.test(model, ckpt_path=None if cfg.get("train") else cfg.get("ckpt_path"))
