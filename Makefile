@@ -21,7 +21,7 @@ bench: $(READY)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -e ".[hgs,dev]"
+	$(BIN)/python -m pip install --quiet -e ".[fast,hgs,dev]"
 	touch $@
 
 clean:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rl4co_prompt.policy.files import write_safetensors
+from rl4co_prompt.rollout.engine import FastDecoding
 
 FORMAT = "rl4co_prompt.backbone"
 # Belong to AMDKD's distillation loss or count batches; no part of the forward pass.
@@ -45,7 +46,7 @@ class KeyValueProjection(nn.Linear):
         return torch.cat((super().forward(nodes), nodes), -1)
 
 
-class POMOPolicy(AttentionModelPolicy):
+class POMOPolicy(FastDecoding, AttentionModelPolicy):
     """POMO's attention model (Kwon et al., 2020), parameter for parameter.
 
     RL4CO's own policy has biases on queries, keys and values, a free matrix for the logit keys

@@ -1,42 +1,27 @@
 """PromptedPolicy: a drop-in for RL4CO's attention policies."""
 
-import inspect
-
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from rl4co.envs import RL4COEnvBase, get_env
-from rl4co.models.common.constructive.autoregressive import AutoregressivePolicy
+from rl4co.envs import RL4COEnvBase
 from rl4co.models.zoo.am import AttentionModelPolicy
-from rl4co.utils.decoding import BeamSearch, DecodingStrategy
 from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co_prompt.policy.backbone import fingerprint, load_backbone
 from rl4co_prompt.policy.encoder import PROMPT, PromptedEncoder
 from rl4co_prompt.policy.pool import PromptPool
+from rl4co_prompt.rollout.engine import Call, FastDecoding
 
 _COPIED = ("env_name", "temperature", "tanh_clipping", "mask_logits")
-_STRATEGIES = (
-    "greedy",
-    "sampling",
-    "multistart_greedy",
-    "multistart_sampling",
-    "beam_search",
-    "evaluate",
-)
-_DECODING = {"decode_type"}.union(
-    *(inspect.signature(cls.__init__).parameters for cls in (DecodingStrategy, BeamSearch))
-) - {"self", "kwargs"}
-_OPTIONS = ", ".join(sorted(_DECODING))
 _DECODE_TYPES = ("train_decode_type", "val_decode_type", "test_decode_type")
 
 
-class PromptedPolicy(AutoregressivePolicy):
+class PromptedPolicy(FastDecoding):
     """A frozen attention policy whose encoder is adapted by a pool of prompts.
 
     The backbone's modules are used as they are and stay in evaluation mode; its parameters no
@@ -92,16 +77,9 @@ class PromptedPolicy(AutoregressivePolicy):
         td: TensorDict,
         env: str | RL4COEnvBase | None = None,
         phase: str = "train",
-        calc_reward: bool = True,
-        return_actions: bool = True,
-        return_entropy: bool = False,
-        return_hidden: bool = False,
-        return_init_embeds: bool = False,
-        return_sum_log_likelihood: bool = True,
-        actions: Tensor | None = None,
-        max_steps: int = 1_000_000,
+        *arguments: Any,
         num_prompts: int = 1,
-        **decoding_kwargs: Any,
+        **options: Any,
     ) -> dict:
         """Solve instances; arguments and result as in RL4CO's policies.
 
@@ -109,44 +87,45 @@ class PromptedPolicy(AutoregressivePolicy):
             num_prompts: try the k nearest prompts of every instance (the paper's top-k) and keep,
                 instance by instance, all rollouts of the prompt with the best one; at most the
                 whole pool.
+            arguments, options: as in :meth:`FastDecoding.forward`.
 
         Returns:
             RL4CO's dictionary, and ``prompt`` [batch], the index of the prompt kept.
         """
-        _check_decoding(decoding_kwargs)
-        env = self._environment(env, td)
-        options = dict(
-            phase=phase,
-            calc_reward=calc_reward,
-            return_actions=return_actions,
-            return_entropy=return_entropy,
-            return_hidden=return_hidden,
-            return_init_embeds=return_init_embeds,
-            return_sum_log_likelihood=return_sum_log_likelihood,
-            actions=actions,
-            max_steps=max_steps,
-        )
+        return super().forward(td, env, phase, *arguments, num_prompts=num_prompts, **options)
+
+    def plan(
+        self, env: RL4COEnvBase, engine: str | None = None, num_prompts: int = 1, **options: Any
+    ) -> Call:
+        """What a forward pass with these options would do."""
+        return replace(super().plan(env, engine, **options), num_prompts=num_prompts)
+
+    def _solve(self, td: TensorDict, env: RL4COEnvBase, call: Call) -> dict:
+        """One part, with the best of its prompts."""
         given = td.get(PROMPT, None)
         if given is not None:
             self._check_given(given, td)
-            return self._run(td, env, given, **options, **decoding_kwargs)
-        with self.encoder.choosing(td, num_prompts) as choices:
-            if choices.shape[1] > 1 and (actions is not None or return_hidden or not calc_reward):
+            return self._with_prompt(td, env, call, given)
+        options = call.options
+        with self.encoder.choosing(td, call.num_prompts) as choices:
+            if choices.shape[1] > 1 and (
+                options.get("actions") is not None
+                or options.get("return_hidden")
+                or not options.get("calc_reward", True)
+            ):
                 raise ValueError(
                     "num_prompts > 1 compares rewards, so it goes with calc_reward=True and "
                     "without actions or return_hidden."
                 )
             first, *others = choices.unbind(1)
-            best = self._run(td, env, first, **options, **decoding_kwargs)
-            for prompt in others:
-                one = self._run(td, env, prompt, **options, **decoding_kwargs)
-                best = _better(best, one)
+            best = self._with_prompt(td, env, call, first)
+            for rank, prompt in enumerate(others, 1):
+                own = replace(call, seed=call.seed + rank)
+                best = _better(best, self._with_prompt(td, env, own, prompt))
         return best
 
-    def _run(self, td: TensorDict, env: RL4COEnvBase, prompt: Tensor, **options: Any) -> dict:
-        """RL4CO's forward pass with one prompt per instance."""
-        out = super().forward(td.copy().set(PROMPT, prompt), env, **options)  # it writes into td
-        return out | {PROMPT: prompt}
+    def _with_prompt(self, td: TensorDict, env: RL4COEnvBase, call: Call, prompt: Tensor) -> dict:
+        return super()._solve(td.copy().set(PROMPT, prompt), env, call) | {PROMPT: prompt}
 
     def explain(self, td: TensorDict) -> "Explanation":
         """Which keys are near, how near, and which prompt each reset instance takes."""
@@ -187,27 +166,6 @@ class PromptedPolicy(AutoregressivePolicy):
             raise ValueError(
                 f"{PROMPT!r} asks for prompt {int(given.max())} of {self.pool.num_prompts}."
             )
-
-    def _environment(self, env: str | RL4COEnvBase | None, td: TensorDict) -> RL4COEnvBase:
-        if not (env is None or isinstance(env, str)):
-            return env
-        made = get_env(self.env_name if env is None else env)
-        # RL4CO starts rollouts at the first generator.num_loc nodes, 20 unless told otherwise.
-        if type(made).select_start_nodes is RL4COEnvBase.select_start_nodes:
-            made.generator.num_loc = made.get_num_starts(td)
-        return made
-
-
-def _check_decoding(options: dict[str, Any]) -> None:
-    """RL4CO swallows misspelt options and samples where it does not know the decode type."""
-    unknown = sorted(set(options) - _DECODING)
-    if unknown:
-        raise TypeError(f"Unknown option {', '.join(unknown)}; RL4CO decodes with {_OPTIONS}.")
-    decode_type = options.get("decode_type")
-    if decode_type is not None and decode_type not in _STRATEGIES:
-        raise ValueError(
-            f"Unknown decode_type {decode_type!r}; use one of {', '.join(_STRATEGIES)}."
-        )
 
 
 def _better(a: dict, b: dict) -> dict:

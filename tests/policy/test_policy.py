@@ -11,6 +11,7 @@ from rl4co.utils.ops import unbatchify
 
 from rl4co_prompt import POMOPolicy, PromptedPolicy, PromptPool, TaskGenerator, save_backbone
 from rl4co_prompt.policy.encoder import PROMPT
+from rl4co_prompt.rollout.engine import FastDecoding
 
 
 @pytest.fixture
@@ -18,11 +19,13 @@ def td(env):
     return env.reset(TaskGenerator("10-uniform")(5, rng=0))
 
 
-def test_forward_has_rl4cos_signature_plus_num_prompts():
-    ours = list(inspect.signature(PromptedPolicy.forward).parameters)
+def test_forward_takes_rl4cos_arguments_in_their_order(policy, env, td):
+    ours = list(inspect.signature(FastDecoding.forward).parameters)
     stock = list(inspect.signature(ConstructivePolicy.forward).parameters)
+    assert [name for name in ours if name != "engine"] == stock
 
-    assert [name for name in ours if name != "num_prompts"] == stock
+    by_place = policy(td, env, "test", True, False)  # calc_reward, return_actions
+    assert by_place.keys() == {"reward", "log_likelihood", PROMPT}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""HOW tours are made: rollouts and their gradients, fast and in bounded memory."""
