@@ -89,6 +89,8 @@ class PromptPool(nn.Module):
         shape = (num_prompts, num_layers, num_tokens, embed_dim)
         self.prompts = nn.Parameter((2 * torch.rand(shape) - 1) * init_scale)
         self.gate = nn.Parameter(torch.zeros(num_prompts)) if gated else None
+        self.has_keys = False  # known on the host, so that no selection waits for the device
+        self.register_load_state_dict_post_hook(_look_for_keys)
 
     @property
     def num_prompts(self) -> int:
@@ -105,10 +107,6 @@ class PromptPool(nn.Module):
     @property
     def embed_dim(self) -> int:
         return self.prompts.shape[3]
-
-    @property
-    def has_keys(self) -> bool:
-        return not bool(self.keys.isnan().any())
 
     def forward(self, index: Tensor) -> Tensor:
         """Prompts by index. [batch] -> [batch, layer, token, embed]"""
@@ -160,6 +158,7 @@ class PromptPool(nn.Module):
         self.feature_mean.copy_(keys.mean)
         self.feature_std.copy_(keys.std)
         self.tasks = keys.tasks
+        self.has_keys = True
         return self
 
     @classmethod
@@ -248,3 +247,7 @@ class PromptPool(nn.Module):
         pool.backbone_fingerprint = metadata["backbone"] or None
         pool.tasks = tuple(json.loads(metadata["tasks"]))
         return pool
+
+
+def _look_for_keys(pool: PromptPool, _: Any) -> None:
+    pool.has_keys = not bool(pool.keys.isnan().any())

@@ -19,7 +19,7 @@ LOG2_E = 1.4426950408889634
 WORK_PER_TASK = 1e9  # multiplications of a task: some tenths of a second, to be interruptible
 
 
-def why_not_compiled(model: PointerModel) -> str | None:
+def why_not_compiled(model: PointerModel, budget: float) -> str | None:
     """What keeps instances from the compiled kernel, or None."""
     if importlib.util.find_spec("numba") is None:
         return "numba is not installed: pip install 'rl4co-prompt[fast]'"
@@ -27,12 +27,14 @@ def why_not_compiled(model: PointerModel) -> str | None:
         return f"it is for float32 on the CPU, not {model.key.dtype} on {model.key.device}"
     if model.key.shape[-1] // model.heads % 8:
         return "the width of a head is no multiple of 8"
+    if 2 * _workers() * table_bytes(model) > budget:  # scores and their gradient
+        return "its tables of attention scores exceed the memory budget"
     return None
 
 
-def bytes_per_worker(model: PointerModel) -> int:
-    """Tables of attention scores and of their gradient."""
-    return 2 * 4 * model.heads * model.query.shape[1] * model.key.shape[1]
+def table_bytes(model: PointerModel) -> int:
+    """Of an instance's attention scores."""
+    return 4 * model.heads * model.query.shape[1] * model.key.shape[1]
 
 
 def tours(

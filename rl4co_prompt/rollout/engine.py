@@ -19,7 +19,7 @@ from rl4co_prompt.rollout.budget import budget_bytes, chunk_sizes, encoder_bytes
 from rl4co_prompt.rollout.decoding import Request, read_request
 from rl4co_prompt.rollout.generic import why_not_generic
 from rl4co_prompt.rollout.layout import join_parts, start_major
-from rl4co_prompt.rollout.pointer import why_not_lean
+from rl4co_prompt.rollout.pointer import at_start, why_not_lean
 from rl4co_prompt.rollout.replay import attach
 from rl4co_prompt.rollout.rollout import Job, Rollouts, generic_tours, lean_tours
 
@@ -70,8 +70,33 @@ class FastDecoding(AutoregressivePolicy):
     """
 
     engine: str = "auto"
-    memory_budget: float | None = None  # megabytes; see budget_bytes
-    starts_per_update: int | None = None  # recorded tours per instance that give the gradient
+    memory_budget: float | None = None
+    starts_per_update: int | None = None
+
+    def set_rollouts(
+        self,
+        engine: str = "auto",
+        memory_budget: float | None = None,
+        starts_per_update: int | None = None,
+    ) -> None:
+        """Choose how tours and gradients are made.
+
+        Args:
+            engine: ``auto``, ``lean``, ``generic`` or ``stock``.
+            memory_budget: megabytes that rollouts may take at once; by default 1024 on the CPU
+                and half of the free memory on a GPU.
+            starts_per_update: tours of each instance that give the gradient, drawn from those
+                rolled out; all by default.
+        """
+        check_engine(engine)
+        for name, value in (
+            ("memory_budget", memory_budget),
+            ("starts_per_update", starts_per_update),
+        ):
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be positive, got {value}.")
+        self.engine, self.memory_budget = engine, memory_budget
+        self.starts_per_update = starts_per_update
 
     def forward(
         self,
@@ -122,6 +147,10 @@ class FastDecoding(AutoregressivePolicy):
         """
         env = environment_for(self, env, td)
         call = self.plan(env, engine, **options)
+        if call.engine == "lean" and not at_start(td):
+            if "lean" in (engine, self.engine):
+                raise ValueError("engine='lean' can't run this: the instances are under way.")
+            call = self.plan(env, "generic", **options)
         size = self._instances_at_once(td, env, call)
         for low in range(0, len(td), size):
             part = td[low : low + size] if size < len(td) else td
@@ -130,8 +159,7 @@ class FastDecoding(AutoregressivePolicy):
     def plan(self, env: RL4COEnvBase, engine: str | None = None, **options: Any) -> Call:
         """What a forward pass with these options would do."""
         name = self.engine if engine is None else engine
-        if name not in ENGINES:
-            raise ValueError(f"Unknown engine {name!r}; use one of {', '.join(ENGINES)}.")
+        check_engine(name)
         decoding = {k: v for k, v in options.items() if k not in _PASS}
         _check_decoding(decoding)
         reasons: dict[str, str | None] = {"stock": None}
@@ -176,6 +204,11 @@ class FastDecoding(AutoregressivePolicy):
         budget = budget_bytes(self.memory_budget, td["action_mask"].device)
         count = call.request.count(td, env)
         return chunk_sizes(len(td), count, per_instance, per_start, budget)[0]
+
+
+def check_engine(name: str) -> None:
+    if name not in ENGINES:
+        raise ValueError(f"Unknown engine {name!r}; use one of {', '.join(ENGINES)}.")
 
 
 def environment_for(policy: Any, env: str | RL4COEnvBase | None, td: TensorDict) -> RL4COEnvBase:

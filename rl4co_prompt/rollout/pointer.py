@@ -2,7 +2,7 @@
 
 import math
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 TOLERANCE = 1e-5  # of RL4CO's capacity test
+_WEIGHTS = ("query", "key", "value", "pointer", "bias", "first", "slope")
 _STEPPING = ("step", "_step", "get_action_mask", "_get_reward", "get_reward")
 _DECODING = ("forward", "pre_decoder_hook", "_precompute_cache", "_compute_q", "_compute_kvl")
 _POINTING = ("forward", "_inner_mha", "_make_heads", "_project_out")
@@ -65,19 +66,15 @@ class PointerModel:
 
     def weights(self) -> list[Tensor | None]:
         """What gradients are taken by."""
-        return [
-            self.query, self.key, self.value, self.pointer, self.bias, self.first, self.slope
-        ]  # fmt: skip
+        return [getattr(self, name) for name in _WEIGHTS]
 
     def with_weights(self, weights: list[Tensor | None]) -> "PointerModel":
-        rest = (self.demand, self.capacity, self.heads, self.mask_inner)
-        return PointerModel(*weights, *rest)  # type: ignore[arg-type]
+        return replace(self, **dict(zip(_WEIGHTS, weights, strict=True)))  # type: ignore[arg-type]
 
     def __getitem__(self, rows: slice) -> "PointerModel":
         """Some of the instances."""
-        tensors = [*self.weights(), self.demand, self.capacity]
-        parts = [None if tensor is None else tensor[rows] for tensor in tensors]
-        return PointerModel(*parts, self.heads, self.mask_inner)  # type: ignore[arg-type]
+        tensors = {k: v[rows] for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **tensors)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.key)
@@ -102,8 +99,19 @@ def why_not_lean(env: RL4COEnvBase, decoder: nn.Module) -> str | None:
     return None
 
 
-def pointer_model(decoder: AttentionModelDecoder, hidden: Tensor, td: TensorDict) -> PointerModel:
-    """Apply a decoder to encoded nodes; differentiable by both."""
+def at_start(td: TensorDict) -> bool:
+    """Whether no instance of RL4CO's CVRP or TSP has moved since its reset."""
+    return not bool(td["visited" if "visited" in td.keys() else "i"].any())  # noqa: SIM118
+
+
+def pointer_model(
+    decoder: AttentionModelDecoder, hidden: Tensor, td: TensorDict, chooses: bool = True
+) -> PointerModel:
+    """Apply a decoder to encoded nodes; differentiable by both.
+
+    Args:
+        chooses: whether the policy will choose the first node itself.
+    """
     cache = decoder._precompute_cache(hidden)
     embed, heads = hidden.shape[-1], decoder.num_heads
     scale = 1 / math.sqrt(embed // heads)
@@ -117,6 +125,7 @@ def pointer_model(decoder: AttentionModelDecoder, hidden: Tensor, td: TensorDict
         first = scale * F.pad(hidden @ context.weight[:, :embed].T, (0, 0, 0, 1))
         by_current = hidden @ context.weight[:, embed:].T
         empty = context.weight @ decoder.context_embedding.W_placeholder
+        empty = empty if chooses else empty.detach()  # else no gradient, instead of a zero one
         query = torch.cat((by_current, empty.expand(len(hidden), 1, embed)), 1) + fixed
     else:
         query = hidden @ context.weight[:, :embed].T + fixed

@@ -41,7 +41,9 @@ class Tours:
 class Replay(Protocol):
     """Knows how to take the gradient of tours."""
 
-    def gradients(self, inputs: Sequence[Tensor], tours: Tours, weights: Tensor) -> list[Tensor]:
+    def gradients(
+        self, inputs: Sequence[Tensor], tours: Tours, weights: Tensor
+    ) -> Sequence[Tensor | None]:
         """Of the weighted log-probabilities, by the inputs."""
 
 
@@ -55,15 +57,18 @@ class _Recorded(torch.autograd.Function):
         return tours.log_probs.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weights: Tensor):
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "A replay has no second derivative; use engine='stock' with create_graph=True."
+            )
         tours = ctx.tours
         if ctx.subset is not None:
             starts = weights.shape[1]
             index = ctx.subset[..., None].expand(-1, -1, weights.shape[2])
             weights = weights.gather(1, index) * (starts / index.shape[1])
-            picked = (x.gather(1, index) for x in (tours.actions, tours.log_probs))
-            tours = Tours(*picked, tours.chooses)
+            actions, log_probs = (x.gather(1, index) for x in (tours.actions, tours.log_probs))
+            tours = Tours(actions, log_probs, tours.chooses)
         device = weights.device.type
         with torch.autocast(device, enabled=False):
             found = ctx.replay.gradients(ctx.saved_tensors, tours, weights)
@@ -107,8 +112,8 @@ class LeanReplay:
     def gradients(self, inputs: Sequence[Tensor], tours: Tours, weights: Tensor) -> list[Tensor]:
         model = self._with(inputs)
         if self.kernel:
-            found = compiled.gradients(model, tours.actions, weights, tours.chooses, self.decoding)
-            return [gradient for gradient in found if gradient is not None]
+            by = compiled.gradients(model, tours.actions, weights, tours.chooses, self.decoding)
+            return [gradient for gradient in by if gradient is not None]
         totals = [torch.zeros_like(x) for x in inputs]
         instances, steps = self._chunk(tours.actions)
         for rows in _slices(len(model), instances):
@@ -160,19 +165,24 @@ class GenericReplay:
         parameters = [p for p in self.decoder.parameters() if p.requires_grad]
         return [*_tensors(self.cache), *parameters]
 
-    def gradients(self, inputs: Sequence[Tensor], tours: Tours, weights: Tensor) -> list[Tensor]:
+    def gradients(
+        self, inputs: Sequence[Tensor], tours: Tours, weights: Tensor
+    ) -> list[Tensor | None]:
         cached = len(_tensors(self.cache))
         parameters = [p for p in self.decoder.parameters() if p.requires_grad]
-        totals = [torch.zeros_like(x) for x in inputs]
+        totals: list[Tensor | None] = [None] * len(inputs)
         instances, steps = self._chunk(tours.actions)
         for rows in _slices(len(self.td), instances):
             leaves = [x[rows].detach().requires_grad_() for x in inputs[:cached]]
             for objective in self._objectives(leaves, tours, weights, rows, steps):
                 found = torch.autograd.grad(objective, [*leaves, *parameters], allow_unused=True)
-                for i, gradient in enumerate(found):
-                    if gradient is not None:
-                        where = rows if i < cached else slice(None)
-                        totals[i][where] += gradient
+                for i, (whole, gradient) in enumerate(zip(inputs, found, strict=True)):
+                    if gradient is None:
+                        continue
+                    total = totals[i]
+                    total = torch.zeros_like(whole) if total is None else total
+                    total[rows if i < cached else slice(None)] += gradient
+                    totals[i] = total
         return totals
 
     def _objectives(

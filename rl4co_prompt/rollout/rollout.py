@@ -72,8 +72,8 @@ class Rollouts:
 
 def lean_tours(job: Job, budget: float, calc_reward: bool, max_steps: int) -> Rollouts:
     """CVRP and TSP."""
-    model = pointer_model(job.decoder, job.hidden, job.td)
-    kernel = compiled.why_not_compiled(model) is None
+    model = pointer_model(job.decoder, job.hidden, job.td, chooses=not job.request.forced)
+    kernel = compiled.why_not_compiled(model, budget) is None
     decoding = job.request.decoding
     with torch.no_grad():
         run = compiled.tours if kernel else lean.tours

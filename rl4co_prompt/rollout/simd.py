@@ -183,8 +183,10 @@ def store_totals(typing, array, index, a, b, c, d):
 
     def generate(context, builder, signature, arguments):
         lanes = a.lanes
-        ab, cd = (_lanes(*arguments[i : i + 2], [*range(2 * lanes)], builder) for i in (2, 4))
-        x = _lanes(ab, cd, [*range(4 * lanes)], builder)
+        both, all_four = [*range(2 * lanes)], [*range(4 * lanes)]
+        ab = _lanes(arguments[2], arguments[3], both, builder)
+        cd = _lanes(arguments[4], arguments[5], both, builder)
+        x = _lanes(ab, cd, all_four, builder)
         while lanes > 1 and lanes % 2 == 0:
             half = lanes // 2
             low = [g * lanes + i for g in range(4) for i in range(half)]

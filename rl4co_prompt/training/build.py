@@ -21,6 +21,7 @@ def build_policy(
     cache: str | Path | None = None,
     train_decode_type: str | None = None,
     backbone_options: dict[str, Any] | None = None,
+    rollout_options: dict[str, Any] | None = None,
 ) -> PromptedPolicy:
     """Load a backbone and put a pool on it.
 
@@ -32,6 +33,7 @@ def build_policy(
         cache: folder that keeps fitted keys between runs.
         train_decode_type: ``sampling`` or ``greedy``.
         backbone_options: of :func:`load_backbone`.
+        rollout_options: of :meth:`PromptedPolicy.set_rollouts`.
     """
     model = load_backbone(find_backbone(backbone), **(backbone_options or {}))
     ready = (
@@ -39,7 +41,9 @@ def build_policy(
         if pool is not None
         else new_pool(model, pool_options or {}, key_options or {}, cache)
     )
-    return PromptedPolicy(model, ready, train_decode_type)
+    policy = PromptedPolicy(model, ready, train_decode_type)
+    policy.set_rollouts(**(rollout_options or {}))
+    return policy
 
 
 def find_backbone(path: str | Path | None) -> Path:

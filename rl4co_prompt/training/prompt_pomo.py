@@ -60,8 +60,6 @@ class PromptPOMO(POMO):
             unless RL4CO's ``lr_scheduler`` is given.
         freeze_unselected: leave prompts that no instance of the batch chose as they are; else
             the optimizer's momentum and weight decay move them too.
-        starts_per_update: tours per instance that give the gradient, drawn from those rolled
-            out; all by default. Advantages are taken over all.
         seed: of the training data and of the sampled rollouts.
         **pomo: of RL4CO's POMO. ``batch_size`` follows the task's size unless given.
     """
@@ -75,7 +73,6 @@ class PromptPOMO(POMO):
         relative_advantage: bool = False,
         lr_milestones: Sequence[float] = (0.1, 0.2, 0.8),
         freeze_unselected: bool = True,
-        starts_per_update: int | None = None,
         seed: int = 1234,
         **pomo: Any,
     ):
@@ -83,8 +80,6 @@ class PromptPOMO(POMO):
             raise TypeError(f"PromptPOMO trains a PromptedPolicy, got {type(policy).__name__}.")
         if not all(0 < fraction < 1 for fraction in lr_milestones):
             raise ValueError(f"lr_milestones must lie between 0 and 1, got {list(lr_milestones)}.")
-        if starts_per_update is not None and starts_per_update < 1:
-            raise ValueError(f"starts_per_update must be at least 1, got {starts_per_update}.")
         multi_task = isinstance(env, MultiTaskCVRPEnv)
         if schedule is not None and not multi_task:
             raise ValueError(
@@ -110,7 +105,6 @@ class PromptPOMO(POMO):
         self.relative_advantage = relative_advantage
         self.lr_milestones = tuple(lr_milestones)
         self.freeze_unselected = freeze_unselected
-        policy.starts_per_update = starts_per_update
         self.seed = seed
         self._chosen = torch.zeros(policy.pool.num_prompts, dtype=torch.bool)
         self.last_prompts = torch.zeros(0, dtype=torch.long)  # chosen by the last training batch
