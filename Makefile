@@ -17,6 +17,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
+	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/samplers.py
 
 $(READY): pyproject.toml

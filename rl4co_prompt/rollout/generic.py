@@ -130,8 +130,7 @@ def tours(
         numbers = None
         if states is not None:
             numbers = noise.uniform(states, step, step + 1).reshape(-1)
-        action = choose(all_log_probs, numbers)
-        log_prob = all_log_probs.gather(-1, action[:, None])[:, 0]
+        log_prob, action = choose(all_log_probs, numbers)
         check_tours(False, bool(log_prob.isnan().any()))
         walk.move(action)
         actions.append(action.view(walk.shape))

@@ -13,52 +13,58 @@ from rl4co_prompt.rollout.faults import check_tours
 from rl4co_prompt.rollout.pointer import TOLERANCE, PointerModel
 
 CHECK_EVERY = 8  # steps between two looks at whether all tours are done: each waits for the device
+CLOSED = 1e9  # need of a node that must not be visited
+HIDDEN = -1e9  # logit of a masked node; finite, for tours that are done and have no node left
 
 
 class Walk:
-    """Where the tours are; masks and moves are those of RL4CO's environments."""
+    """Where the tours are; moves and masks are those of RL4CO's environments.
+
+    A node is allowed if its need, the demand or CLOSED, fits beside the load.
+    """
 
     def __init__(self, model: PointerModel, num_starts: int):
         batch, nodes = model.key.shape[:2]
-        device = model.key.device
-        self.model = model
-        empty = 0 if model.has_depot else nodes  # row of the query
-        self.current = torch.full((batch, num_starts), empty, device=device)
-        self.first = self.current
-        self.open = torch.ones(batch, num_starts, nodes, dtype=torch.bool, device=device)
-        self.used = torch.zeros(batch, num_starts, device=device, dtype=model.key.dtype)
+        device, dtype = model.key.device, model.key.dtype
+        self.depot = model.has_depot
         self.steps = 0
+        rows = torch.arange(batch, device=device)[:, None] * model.query.shape[1]
+        self.offset = rows  # of an instance in flat tables
+        begin = rows + (0 if self.depot else nodes)  # the empty tour's row
+        self.current = self.first = begin.expand(batch, num_starts)
+        self.used = torch.zeros(batch, num_starts, 1, device=device, dtype=dtype)
+        self.need = torch.zeros(batch, num_starts, nodes, device=device, dtype=dtype)
+        self.limit = torch.ones(batch, 1, 1, device=device, dtype=dtype)
         if model.demand is not None and model.capacity is not None:
-            self.demand, self.capacity = model.demand, model.capacity[:, None]
-            self.limit = self.capacity[..., None] + TOLERANCE
-
-    def room(self) -> Tensor:
-        return self.capacity - self.used
+            self.need += model.demand[:, None]
+            self.limit = model.capacity[:, None, None] + TOLERANCE
+            self.demand = model.demand.reshape(-1, 1)
+            customer = torch.ones_like(model.demand)
+            customer[:, 0] = 0
+            self.customer = customer.reshape(-1, 1)
+            self.depot_need = self.need[..., :1]
+            self.depot_need.fill_(CLOSED)
 
     def allowed(self) -> Tensor:
         """[batch, start, node]"""
-        if not self.model.has_depot:
-            return self.open
-        allowed = self.demand[:, None] + self.used[..., None] <= self.limit
-        allowed &= self.open
-        # Not to the depot from the depot while a customer fits.
-        allowed[..., 0] = (self.current != 0) | ~allowed[..., 1:].any(-1)
-        return allowed
+        return self.need + self.used <= self.limit
 
     def move(self, action: Tensor) -> None:
         """[batch, start]"""
-        if self.model.has_depot:
-            self.used = (self.used + self.demand.gather(1, action)) * (action != 0)
-            self.open.scatter_(-1, action[..., None], (action == 0)[..., None])
-        else:
-            self.first = action if self.steps == 0 else self.first
-            self.open = self.open.scatter(-1, action[..., None], False)
-        self.current = action
+        self.current = action + self.offset
+        if self.depot:
+            self.depot_need.zero_()  # closed again by the next line for those who go there
+            self.used = torch.addcmul(
+                self.demand[self.current], self.used, self.customer[self.current]
+            )
+        elif self.steps == 0:
+            self.first = self.current
+        self.need.scatter_(-1, action[..., None], CLOSED)
         self.steps += 1
 
     def finished(self) -> Tensor:
         """[batch, start]; a CVRP tour that never was at the depot still has to go there."""
-        return ~self.open[..., 1 if self.model.has_depot else 0 :].any(-1)
+        return (self.need[..., 1 if self.depot else 0 :] >= CLOSED).all(-1)
 
 
 @dataclass
@@ -66,25 +72,20 @@ class States:
     """What the queries of some tours or steps depend on.
 
     Args:
-        current, first: [batch, query] rows of the model; ``first`` in TSP.
-        room: [batch, query], in CVRP.
+        current, first: [batch, query] flat rows of the model; ``first`` in TSP.
+        used: [batch, query, 1], in CVRP.
         allowed: [batch, query, node]
     """
 
     current: Tensor
     first: Tensor | None
-    room: Tensor | None
+    used: Tensor | None
     allowed: Tensor
 
     @classmethod
     def of(cls, walk: Walk) -> "States":
-        depot = walk.model.has_depot
-        return cls(
-            walk.current,
-            None if depot else walk.first,
-            walk.room() if depot else None,
-            walk.allowed(),
-        )
+        first, used = (None, walk.used) if walk.depot else (walk.first, None)
+        return cls(walk.current, first, used, walk.allowed())
 
     @classmethod
     def stack(cls, states: list["States"]) -> "States":
@@ -94,42 +95,42 @@ class States:
             parts = [getattr(state, name) for state in states]
             return None if parts[0] is None else torch.stack(parts, 2).flatten(1, 2)
 
-        return cls(*(join(name) for name in ("current", "first", "room", "allowed")))  # type: ignore[arg-type]
+        return cls(*(join(name) for name in ("current", "first", "used", "allowed")))  # type: ignore[arg-type]
 
 
 class Heads:
-    """A model's keys and values split into heads, for many steps."""
+    """A model laid out for many steps: flat queries, keys and values split into heads."""
 
     def __init__(self, model: PointerModel):
-        self.model = model
+        self.heads, self.mask_inner = model.heads, model.mask_inner
         self.key, self.value = (
             x.unflatten(-1, (model.heads, -1)).transpose(1, 2).contiguous()
             for x in (model.key, model.value)
         )  # [batch, head, node, width]
         self.pointer = model.pointer.transpose(1, 2)
         self.bias = model.bias[:, None]
-        rows = torch.arange(len(model), device=model.key.device)[:, None]
-        self.offset = rows * model.query.shape[1]
-        self.query = model.query.flatten(0, 1)
+        query = model.query
+        if model.slope is not None and model.capacity is not None:
+            query = query + (model.capacity[:, None] * model.slope)[:, None]
+            self.slope = -model.slope[:, None]  # per unit of load
+        self.query = query.flatten(0, 1)
         self.first = None if model.first is None else model.first.flatten(0, 1)
         self.zero = model.key.new_zeros(())
-        self.hidden = model.key.new_full((), -torch.inf)
+        self.hidden = model.key.new_full((), HIDDEN)
 
     def log_probs(self, states: States, decoding: Decoding) -> Tensor:
-        """[batch, query, node], -inf where masked."""
-        model = self.model
-        query = self.query[states.current + self.offset]
-        if states.room is not None and model.slope is not None:
-            query = torch.addcmul(query, states.room[..., None], model.slope[:, None])
+        """[batch, query, node], about -1e9 where masked."""
+        query = self.query[states.current]
+        if states.used is not None:
+            query = torch.addcmul(query, states.used, self.slope)
         if states.first is not None and self.first is not None:
-            query = query + self.first[states.first + self.offset]
-        query = query.unflatten(-1, (model.heads, -1)).transpose(1, 2)
+            query = query + self.first[states.first]
+        query = query.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mask = torch.where(states.allowed, self.zero, self.hidden)
         glimpse = F.scaled_dot_product_attention(
-            query, self.key, self.value, mask[:, None] if model.mask_inner else None, scale=1.0
+            query, self.key, self.value, mask[:, None] if self.mask_inner else None, scale=1.0
         )
-        glimpse = glimpse.transpose(1, 2).flatten(2)
-        logits = torch.baddbmm(self.bias, glimpse, self.pointer)
+        logits = torch.baddbmm(self.bias, glimpse.transpose(1, 2).flatten(2), self.pointer)
         if decoding.clip > 0:
             logits = torch.tanh(logits) * (decoding.clip / decoding.temperature)
         elif decoding.temperature != 1:
@@ -137,15 +138,21 @@ class Heads:
         return (logits + mask).log_softmax(-1)
 
 
-def choose(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
-    """Greedy without uniform numbers, else where they fall. [..., node], [...] -> [...]"""
+def choose(log_probs: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Greedy without uniform numbers, else where they fall. [..., node], [...] -> [...]
+
+    Returns:
+        the choice's log-probability and the choice.
+    """
     if uniform is None:
-        return log_probs.argmax(-1)
+        best = log_probs.max(-1)
+        return best.values, best.indices
     shares = log_probs.exp()
     # A scan in parallel may rise a little at a masked node, so those are left out.
     reached = shares.cumsum(-1) * (shares > 0)
-    target = uniform * reached.amax(-1)
-    return (reached > target[..., None]).byte().argmax(-1)
+    target = uniform[..., None] * reached.amax(-1, keepdim=True)
+    action = (reached > target).byte().argmax(-1, keepdim=True)
+    return log_probs.gather(-1, action)[..., 0], action[..., 0]
 
 
 def tours(
@@ -162,6 +169,8 @@ def tours(
         starts: [batch, start] first nodes, or None where the policy chooses them.
         states: [batch, start] of the random numbers; None for greedy decoding.
     """
+    if model.demand is not None and model.capacity is not None:
+        check_tours(not bool((model.demand <= model.capacity[:, None] + TOLERANCE).all()), False)
     heads, walk = Heads(model), Walk(model, count)
     actions: list[Tensor] = []
     log_probs: list[Tensor] = []
@@ -174,8 +183,7 @@ def tours(
             if states is not None and not numbers:
                 numbers = list(noise.uniform(states, t, t + CHECK_EVERY).unbind(-1))[::-1]
             all_log_probs = heads.log_probs(States.of(walk), decoding)
-            action = choose(all_log_probs, numbers.pop() if numbers else None)
-            log_prob = all_log_probs.gather(-1, action[..., None])[..., 0]
+            log_prob, action = choose(all_log_probs, numbers.pop() if numbers else None)
         walk.move(action)
         actions.append(action)
         log_probs.append(log_prob)
@@ -183,19 +191,27 @@ def tours(
             break
     out, chosen = torch.stack(actions, -1), torch.stack(log_probs, -1)
     check_tours(not bool(walk.finished().all()), bool(chosen.isnan().any()))
-    steps = tour_steps(out, model.has_depot)
-    if steps > out.shape[-1]:  # the last tour has yet to come to the depot
-        out, chosen = (F.pad(x, (0, steps - x.shape[-1])) for x in (out, chosen))
-    return out[..., :steps], chosen[..., :steps]
+    return end_tours(out, chosen, model.has_depot)
 
 
-def tour_steps(actions: Tensor, depot: bool) -> int:
-    """Steps until the last tour is done: all customers served, and the depot seen once."""
+def end_tours(actions: Tensor, log_probs: Tensor, depot: bool) -> tuple[Tensor, Tensor]:
+    """Cut tours after the last step of the longest; CVRP's others wait at the depot.
+
+    A CVRP tour ends when all customers are served and the depot was seen.
+    """
     if not depot:
-        return actions.shape[-1]
-    served = actions.shape[-1] - (actions != 0).flip(-1).byte().argmax(-1)
-    one_route = (actions != 0).sum(-1) == served
-    return int((served + one_route).max())
+        return actions, log_probs
+    step = torch.arange(actions.shape[-1], device=actions.device).expand_as(actions)
+    nodes = int(actions.max()) + 1
+    visit = torch.full((*actions.shape[:2], nodes), -1, device=actions.device)
+    visit = visit.scatter_reduce(-1, actions, step, "amin", include_self=False)
+    under_way = step <= visit[..., 1:].amax(-1, keepdim=True)
+    actions, log_probs = actions * under_way, log_probs * under_way
+    one_route = ((actions != 0) == under_way).all(-1)  # has to go home, too
+    steps = int((under_way.sum(-1) + one_route).max())
+    if steps > actions.shape[-1]:
+        actions, log_probs = (F.pad(x, (0, 1)) for x in (actions, log_probs))
+    return actions[..., :steps], log_probs[..., :steps]
 
 
 def log_probs_of(

@@ -63,6 +63,8 @@ class _Recorded(torch.autograd.Function):
                 "A replay has no second derivative; use engine='stock' with create_graph=True."
             )
         tours = ctx.tours
+        # A choice without an alternative, such as waiting at the depot, has no gradient.
+        weights = weights.masked_fill(tours.log_probs == 0, 0)
         if ctx.subset is not None:
             starts = weights.shape[1]
             index = ctx.subset[..., None].expand(-1, -1, weights.shape[2])

@@ -72,10 +72,10 @@ def decode_and_replay(model, td):
     actions, log_probs = [], []
     for t in range(4):
         all_log_probs = heads.log_probs(lean.States.of(walk), SAMPLING)
-        action = lean.choose(all_log_probs, noise.uniform(states, t, t + 1)[..., 0])
+        log_prob, action = lean.choose(all_log_probs, noise.uniform(states, t, t + 1)[..., 0])
         walk.move(action)
         actions.append(action)
-        log_probs.append(all_log_probs.gather(-1, action[..., None])[..., 0])
+        log_probs.append(log_prob)
     assert walk.finished().device.type == DEVICE
     tours = Tours(torch.stack(actions, -1), torch.stack(log_probs, -1).detach(), chooses=True)
     lengths = lean.tour_lengths(td["locs"], tours.actions, model.has_depot)
@@ -108,7 +108,8 @@ def test_a_generic_step_stays_on_the_device():
         cache = generic.Cache(policy.decoder, policy.decoder._precompute_cache(hidden), 3)
         walk = generic.Walk(env, td, 3, torch.arange(1, 4, device=DEVICE).expand(3, 3))
         log_probs = generic.log_probs_of(*cache.logits(walk), SAMPLING)
-        walk.move(generic.choose(log_probs, torch.rand(9, device=DEVICE)).view(3, 3))
+        _, action = generic.choose(log_probs, torch.rand(9, device=DEVICE))
+        walk.move(action.view(3, 3))
         assert walk.td["current_node"].device.type == DEVICE
 
 
@@ -121,11 +122,11 @@ def test_the_decode_step_compiles_without_a_break(backend, policy, td):
         walk.move(torch.arange(1, 11).expand(3, 10))
         state = lean.States.of(walk)
 
-        def step(current, room, allowed):
-            log_probs = heads.log_probs(lean.States(current, None, room, allowed), SAMPLING)
-            return log_probs, lean.choose(log_probs, None)
+        def step(current, used, allowed):
+            log_probs = heads.log_probs(lean.States(current, None, used, allowed), SAMPLING)
+            return log_probs, lean.choose(log_probs, None)[1]
 
-        arguments = (state.current, state.room, state.allowed)
+        arguments = (state.current, state.used, state.allowed)
         expected = step(*arguments)
         torch._dynamo.reset()
         found = torch.compile(step, fullgraph=True, backend=backend)(*arguments)
