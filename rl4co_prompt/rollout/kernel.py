@@ -79,7 +79,7 @@ def dots(out, offset, query, where, rows, nodes, count, lanes, depth):
 
 
 @njit(**_JIT)
-def point(logits, glimpse, pointer, bias, nodes, count, lanes, depth):
+def point(logits, glimpse, where, pointer, bias, nodes, count, lanes, depth):
     """logits[k] = glimpse . pointer[nodes[k]] + bias[nodes[k]]"""
     heads = len(lanes)
     width = heads * len(depth)
@@ -88,7 +88,7 @@ def point(logits, glimpse, pointer, bias, nodes, count, lanes, depth):
         r2, r3 = nodes[k + 2] * width, nodes[k + 3] * width
         a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = fill(_ZERO, lanes)
         for i in range(0, width, 2 * heads):
-            q, p = load(glimpse, i, lanes), load(glimpse, i + heads, lanes)
+            q, p = load(glimpse, where + i, lanes), load(glimpse, where + i + heads, lanes)
             a0 = fma(q, load(pointer, r0 + i, lanes), a0)
             a1 = fma(q, load(pointer, r1 + i, lanes), a1)
             a2 = fma(q, load(pointer, r2 + i, lanes), a2)
@@ -149,15 +149,28 @@ def gather(out, where, weights, rows, nodes, count, lanes, depth):
 
 
 @njit(**_JIT)
-def scatter(rows, nodes, count, weights, query, where, lanes, depth):
-    """rows[nodes[k]] += weights[k] * query"""
+def scatter(rows, nodes, count, weights, queries, lanes, depth):
+    """rows[node] += sum of weights[i, node] * queries[i] over four i; the weights become 0.
+
+    Four at a time, because the rows are too many for the innermost cache.
+    """
     heads = len(lanes)
     width = heads * len(depth)
+    stride = weights.shape[0] // 4
+    nothing = fill(_ZERO, lanes)
     for k in range(count):
-        w = load(weights, k * heads, lanes)
-        r = nodes[k] * width
+        at, r = nodes[k] * heads, nodes[k] * width
+        w0, w1 = load(weights, at, lanes), load(weights, stride + at, lanes)
+        w2, w3 = load(weights, 2 * stride + at, lanes), load(weights, 3 * stride + at, lanes)
+        store(weights, at, nothing)
+        store(weights, stride + at, nothing)
+        store(weights, 2 * stride + at, nothing)
+        store(weights, 3 * stride + at, nothing)
         for i in range(0, width, heads):
-            store(rows, r + i, fma(w, load(query, where + i, lanes), load(rows, r + i, lanes)))
+            x = fma(w0, load(queries, i, lanes), load(rows, r + i, lanes))
+            x = fma(w1, load(queries, width + i, lanes), x)
+            x = fma(w2, load(queries, 2 * width + i, lanes), x)
+            store(rows, r + i, fma(w3, load(queries, 3 * width + i, lanes), x))
 
 
 @njit(**_JIT)
@@ -176,8 +189,12 @@ def clip_logits(logits, count, clip, temperature):
 
 
 @njit(**_JIT)
-def log_normaliser(logits, shares, count):
-    """log of the sum of exp(logits); ``shares`` gets exp(logits - the highest)."""
+def normalise(logits, shares, count):
+    """log of the sum of exp(logits); ``shares`` gets unnormalised probabilities.
+
+    Returns:
+        the logarithm, and the sum of the shares.
+    """
     top = fill(_LOWEST, _BLOCK)
     for k in range(0, count, 8):
         top = maximum(load(logits, k, _BLOCK), top)
@@ -188,16 +205,14 @@ def log_normaliser(logits, shares, count):
         share = power_of_two(multiply(share, fill(_LOG2_E, _BLOCK)))
         mass = add(mass, share)
         store(shares, k, share)
-    return high + np.float32(math.log(total(mass)))
+    whole = total(mass)
+    return high + np.float32(math.log(whole)), whole
 
 
 @njit(**_JIT)
-def sample(shares, count, uniform):
-    """The place where a uniform number falls among the shares."""
-    mass = _ZERO
-    for k in range(count):
-        mass += shares[k]
-    target, reached = uniform * mass, _ZERO
+def sample(shares, count, target):
+    """The place where the sum of shares passes the target."""
+    reached = _ZERO
     for k in range(count):
         reached += shares[k]
         if reached > target:
@@ -337,12 +352,12 @@ def tours(model, demand, capacity, depot, starts, states, settings, out, lanes, 
                 score(scores, table, current * row, ramp, room, trail, inner, seen, lanes)
                 softmax(scores, seen, lanes)
                 gather(glimpse, 0, scores, value, inner, seen, lanes, depth)
-                point(logits, glimpse, pointer, bias, allowed, count, lanes, depth)
+                point(logits, glimpse, 0, pointer, bias, allowed, count, lanes, depth)
                 clip_logits(logits, count, clip, temperature)
-                normaliser = log_normaliser(logits, shares, count)
+                normaliser, mass = normalise(logits, shares, count)
                 if sampling:
                     number = np.float32(mix(states[s] + np.uint64(t)) >> np.uint64(41))
-                    place = sample(shares, count, number * np.float32(2.0**-23))
+                    place = sample(shares, count, mass * (number * np.float32(2.0**-23)))
                 else:
                     place = best(logits, count)
                 chosen, log_prob = allowed[place], logits[place] - normaliser
@@ -361,15 +376,18 @@ def tours(model, demand, capacity, depot, starts, states, settings, out, lanes, 
 
 
 @njit(**_JIT)
-def logit_gradient(gradient, logits, normaliser, place, count, weight, clip, temperature):
-    """Of weight * log-probability of the chosen place, by the logits before the clip."""
-    for k in range(count):
-        share = np.float32(math.exp(logits[k] - normaliser))
-        slope = weight * ((_ONE if k == place else _ZERO) - share) / temperature
-        if clip > 0:
-            tanh = logits[k] * temperature / clip
-            slope *= clip * (_ONE - tanh * tanh)
-        gradient[k] = slope
+def logit_gradient(shares, mass, logits, place, count, weight, clip, temperature):
+    """Of weight * log-probability of the chosen place by the logits before the clip; in ``shares``."""
+    shares[place] -= mass
+    scale = -weight / (mass * temperature)
+    if clip > 0:
+        back = temperature / clip  # from clipped logits to tanh
+        for k in range(count):
+            tanh = logits[k] * back
+            shares[k] *= scale * clip * (_ONE - tanh * tanh)
+    else:
+        for k in range(count):
+            shares[k] *= scale
 
 
 @njit(**_JIT)
@@ -400,16 +418,18 @@ def untabulate(table_slope, query, key, query_slope, key_slope, nodes, lanes, de
     heads = len(lanes)
     width = heads * len(depth)
     count = nodes.shape[0] - PAD
+    row = count * heads
+    queries, weights = np.zeros(4 * width, np.float32), np.zeros(4 * row, np.float32)
     total_slope = np.empty(width, np.float32)
-    natural = fill(_LN_2, lanes)  # queries are in units of log2
     for i in range(query.shape[0] // width):
-        weights = table_slope[i * count * heads : (i + 1) * count * heads]
-        gather(total_slope, 0, weights, key, nodes, count, lanes, depth)
+        slopes = table_slope[i * row :]
+        gather(total_slope, 0, slopes, key, nodes, count, lanes, depth)
         for j in range(width):
             query_slope[i * width + j] += total_slope[j]
-        for k in range(count):
-            store(weights, k * heads, multiply(natural, load(weights, k * heads, lanes)))
-        scatter(key_slope, nodes, count, weights, query, i * width, lanes, depth)
+            queries[i % 4 * width + j] = query[i * width + j] * _LN_2  # back from log2
+        weights[i % 4 * row : (i % 4 + 1) * row] = slopes[:row]
+        if i % 4 == 3 or (i + 1) * width == query.shape[0]:
+            scatter(key_slope, nodes, count, weights, queries, lanes, depth)
 
 
 @njit(**_JIT)
@@ -438,10 +458,13 @@ def gradients(
     d_ramp = np.zeros_like(ramp)
     trail, d_trail = np.zeros_like(ramp), np.zeros_like(ramp)
     scores, slopes = np.empty_like(ramp), np.empty_like(ramp)
-    glimpse, d_glimpse = np.empty(width, np.float32), np.empty(width, np.float32)
     logits, shares = np.empty(count_all + PAD, np.float32), np.empty(count_all + PAD, np.float32)
     unvisited, allowed = np.empty(count_all + PAD, np.int32), np.empty(count_all + PAD, np.int32)
     needs = np.empty(count_all + PAD, np.float32)
+    # Of the last four steps, until they are added to the gradients by pointer and value.
+    glimpse, d_glimpse = np.zeros(4 * width, np.float32), np.zeros(4 * width, np.float32)
+    by_pointer, by_value = np.zeros(4 * row, np.float32), np.zeros(4 * row, np.float32)
+    reached = np.empty(count_all + PAD, np.int32)
     limit = capacity + _TOLERANCE
     for s in range(actions.shape[0]):
         left = 0
@@ -449,7 +472,7 @@ def gradients(
             unvisited[left], needs[left] = node, demand[node]
             left += 1
         current, last = (0, 0) if depot else (count_all, -1)
-        used = _ZERO
+        used, held, reach = _ZERO, 0, 0
         trail[:] = _ZERO
         d_trail[:] = _ZERO
         for t in range(actions.shape[1]):
@@ -458,53 +481,61 @@ def gradients(
                 break
             count = list_allowed(unvisited, needs, left, used, limit, last, depot, allowed)
             if weights[s, t] != 0 and count > 1 and (t > 0 or chooses):
+                if held == 0:
+                    reached[0] = 0
+                    reach = 1 if depot else 0
+                    reached[reach : reach + left] = unvisited[:left]
+                    reach += left
                 room = capacity - used
                 if mask_inner:
                     inner, seen = allowed, count
                 else:
                     inner, seen = every, count_all
+                at, dense = held * width, held * row
                 score(scores, table, current * row, ramp, room, trail, inner, seen, lanes)
                 softmax(scores, seen, lanes)
-                gather(glimpse, 0, scores, value, inner, seen, lanes, depth)
-                point(logits, glimpse, pointer, bias, allowed, count, lanes, depth)
+                gather(glimpse, at, scores, value, inner, seen, lanes, depth)
+                point(logits, glimpse, at, pointer, bias, allowed, count, lanes, depth)
                 clip_logits(logits, count, clip, temperature)
-                normaliser = log_normaliser(logits, shares, count)
+                _, mass = normalise(logits, shares, count)
                 place = 0
                 while allowed[place] != chosen:
                     place += 1
-                logit_gradient(
-                    shares, logits, normaliser, place, count, weights[s, t], clip, temperature
-                )
+                weight = weights[s, t]
+                logit_gradient(shares, mass, logits, place, count, weight, clip, temperature)
                 for k in range(count):
+                    by_logit = fill(shares[k], lanes)
                     d_bias[allowed[k]] += shares[k]
-                    store(slopes, k * heads, fill(shares[k], lanes))
-                gather(d_glimpse, 0, slopes, pointer, allowed, count, lanes, depth)
-                scatter(d_pointer, allowed, count, slopes, glimpse, 0, lanes, depth)
-                dots(slopes, 0, d_glimpse, 0, value, inner, seen, lanes, depth)
-                scatter(d_value, inner, seen, scores, d_glimpse, 0, lanes, depth)
+                    store(slopes, k * heads, by_logit)
+                    store(by_pointer, dense + allowed[k] * heads, by_logit)
+                gather(d_glimpse, at, slopes, pointer, allowed, count, lanes, depth)
+                dots(slopes, 0, d_glimpse, at, value, inner, seen, lanes, depth)
+                for k in range(seen):
+                    share = load(scores, k * heads, lanes)
+                    store(by_value, dense + inner[k] * heads, share)
                 softmax_gradient(slopes, scores, seen, lanes)
                 add_rows(d_table, current * row, slopes, _ONE, inner, seen, lanes)
                 if depot:
                     add_rows(d_ramp, 0, slopes, room, inner, seen, lanes)
                 else:
                     add_rows(d_trail, 0, slopes, _ONE, inner, seen, lanes)
+                held += 1
             if t == 0 and not depot:
                 dots(trail, 0, first, chosen * width, key, every, count_all, lanes, depth)
                 d_trail[:] = _ZERO  # the first choice itself knows no first node
             used = _ZERO if depot and chosen == 0 else used + demand[chosen]
             left = drop(unvisited, needs, left, chosen)
             current = last = chosen
+            if held == 4 or (held > 0 and (left == 0 or t == actions.shape[1] - 1)):
+                scatter(d_pointer, reached, reach, by_pointer, glimpse, lanes, depth)
+                if mask_inner:
+                    scatter(d_value, reached, reach, by_value, d_glimpse, lanes, depth)
+                else:
+                    scatter(d_value, every, count_all, by_value, d_glimpse, lanes, depth)
+                held = 0
         if not depot:
             begin = actions[s, 0] * width
-            untabulate(
-                d_trail,
-                first[begin : begin + width],
-                key,
-                d_first[begin : begin + width],
-                d_key,
-                every,
-                lanes,
-                depth,
-            )
+            rows = slice(begin, begin + width)
+            untabulate(d_trail, first[rows], key, d_first[rows], d_key, every, lanes, depth)
     untabulate(d_table, query, key, d_query, d_key, every, lanes, depth)
     untabulate(d_ramp, slope, key, d_slope, d_key, every, lanes, depth)
