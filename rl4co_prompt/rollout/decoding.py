@@ -63,6 +63,12 @@ class Request:
             nodes = self.select(td, env, count)
         else:
             nodes = env.select_start_nodes(td, num_starts=count)
+        size = td["action_mask"].shape[-1]
+        if bool(((nodes < 0) | (nodes >= size)).any()):
+            raise ValueError(
+                f"{type(env).__name__} starts at node {int(nodes.max())} of instances with {size} "
+                "nodes; give it a generator of their size, or fewer num_starts."
+            )
         return nodes.view(count, -1).T.contiguous()  # RL4CO's rows are (start batch)
 
 

@@ -83,3 +83,9 @@ def test_instances_that_are_done_are_named():
     td["done"] = torch.ones_like(td["done"])
     with torch.no_grad(), pytest.raises(ValueError, match="reset them first"):
         make_policy()(td, env, engine="generic", decode_type="greedy")
+
+
+def test_starts_beyond_the_instance_are_named(engine):  # noqa: F811
+    small, large = make_env("cvrp", 5), make_env("cvrp", 9)
+    with pytest.raises(ValueError, match="starts at node 9 of instances with 6 nodes"):
+        solve(make_policy(), large, instances(small), engine=engine, num_starts=9)
