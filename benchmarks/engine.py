@@ -147,7 +147,7 @@ class Count(TorchDispatchMode):
         super().__init__()
         self.calls = 0
 
-    def __torch_dispatch__(self, function, kinds, arguments=(), options=None):  # noqa: ANN001, ANN204
+    def __torch_dispatch__(self, function, kinds, arguments=(), options=None):
         self.calls += 1
         return function(*arguments, **(options or {}))
 
@@ -197,7 +197,7 @@ def peak_row(repeats: int) -> list[str]:
     return ["share of the matrix-multiply peak, 16 instances", "", shares[0], "", "", note]
 
 
-def allowed_nodes(td, actions: torch.Tensor) -> int:  # noqa: ANN001
+def allowed_nodes(td, actions: torch.Tensor) -> int:
     """Unmasked nodes of all steps of all tours."""
     td, total = td.repeat(100), 0
     demand = torch.nn.functional.pad(td["demand"], (1, 0))

@@ -1,7 +1,7 @@
 """How prompts should start: one prompt, 50 customers, a frozen model of 100, three ways to begin.
 
 Prints the gap to HGS before and after the same short training by rewards, over several seeds.
-About four minutes a run on one core; the default is six runs.
+About two minutes a run on one core; the default is six runs.
 
     python benchmarks/prompt_init.py [--seeds 2] [--epochs 24]
 """

@@ -72,6 +72,7 @@ class Cache:
             self.cache = PrecomputedCache(
                 *(x.repeat_interleave(count, 0) if isinstance(x, Tensor) else x for x in parts)
             )
+        self.pointer_key = cache.logit_key.transpose(1, 2) / math.sqrt(cache.logit_key.shape[-1])
 
     def logits(self, walk: Walk) -> tuple[Tensor, Tensor]:
         """Logits and mask, [batch * start, node]."""
@@ -80,14 +81,12 @@ class Cache:
             return decoder(td, cache)
         grid = td.view(*walk.shape) if walk.shape[1] > 1 else td
         query, mask = decoder._compute_q(cache, grid), grid["action_mask"]
-        keys = (cache.glimpse_key, cache.glimpse_val, cache.logit_key)
-        pointer = decoder.pointer
+        pointer, key, value = decoder.pointer, cache.glimpse_key, cache.glimpse_val
         if type(pointer) is PointerAttention:  # its forward pass, but for a test that waits
-            heads = pointer._inner_mha(query, *keys[:2], mask)
-            glimpse = pointer._project_out(heads, mask)
-            logits = torch.bmm(glimpse, keys[2].transpose(1, 2)) / math.sqrt(glimpse.shape[-1])
+            glimpse = pointer._project_out(pointer._inner_mha(query, key, value, mask), mask)
+            logits = torch.bmm(glimpse, self.pointer_key)
         else:
-            logits = pointer(query, *keys, mask)
+            logits = pointer(query, key, value, cache.logit_key, mask)
         return logits.reshape(len(td), -1), mask.reshape(len(td), -1)
 
 
