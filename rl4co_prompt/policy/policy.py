@@ -120,7 +120,7 @@ class PromptedPolicy(FastDecoding):
             first, *others = choices.unbind(1)
             best = self._with_prompt(td, env, call, first)
             for rank, prompt in enumerate(others, 1):
-                own = replace(call, seed=call.seed + rank)
+                own = replace(call, seed=call.seed + (rank << 40))  # instances count up from it
                 best = _better(best, self._with_prompt(td, env, own, prompt))
         return best
 

@@ -34,6 +34,15 @@ def chunk_sizes(
     return 1, max(1, int((budget - per_instance) // per_start))
 
 
+def starts_at_once(
+    batch: int, starts: int, per_instance: float, per_start: float, budget: float
+) -> int:
+    """Starts of all instances of a batch that fit together, at least one."""
+    if batch == 1:
+        return chunk_sizes(1, starts, per_instance, per_start, budget)[1]
+    return max(1, min(starts, int((budget / batch - per_instance) // per_start)))
+
+
 def rollout_bytes(
     decoder: AttentionModelDecoder, td: TensorDict, engine: str
 ) -> tuple[float, float]:

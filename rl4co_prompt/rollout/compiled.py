@@ -51,7 +51,8 @@ def tours(
     grid = (len(model), count)
     actions = np.zeros((*grid, model.longest), np.int64)
     log_probs = np.zeros((*grid, model.longest), np.float32)
-    lengths, faults = np.zeros(grid, np.int64), np.zeros(len(model), np.int64)
+    lengths = np.zeros(grid, np.int64)
+    faults: list[int] = []
     first = np.full(grid, -1) if starts is None else starts.contiguous().numpy()
     state = np.zeros(grid, np.uint64)
     if states is not None:
@@ -61,13 +62,12 @@ def tours(
     def task(b: int, rows: slice) -> None:
         out = (actions[b, rows], log_probs[b, rows], lengths[b, rows])
         where = (first[b, rows], state[b, rows])
-        fault = kernel.tours(*_instance(model, arrays, b), *where, settings, out, *sizes)
-        faults[b] = max(faults[b], fault)
+        faults.append(kernel.tours(*_instance(model, arrays, b), *where, settings, out, *sizes))
 
     work = model.longest * model.key.shape[1] * model.key.shape[2]
     block = max(1, min(int(WORK_PER_TASK / work), -(-count * len(model) // _workers())))
     _in_threads(task, _blocks(*grid, block))
-    check_tours(bool((faults == kernel.STUCK).any()), bool((faults == kernel.NOT_A_NUMBER).any()))
+    check_tours(kernel.STUCK in faults, kernel.NOT_A_NUMBER in faults)
     steps = int(lengths.max())
     return torch.from_numpy(actions)[..., :steps], torch.from_numpy(log_probs)[..., :steps]
 

@@ -64,12 +64,17 @@ class Request:
         else:
             nodes = env.select_start_nodes(td, num_starts=count)
         size = td["action_mask"].shape[-1]
-        if bool(((nodes < 0) | (nodes >= size)).any()):
+        if nodes.numel() != len(td) * count:
             raise ValueError(
-                f"{type(env).__name__} starts at node {int(nodes.max())} of instances with {size} "
-                "nodes; give it a generator of their size, or fewer num_starts."
+                f"Got {nodes.numel()} start nodes for {count} starts of {len(td)} instances each."
             )
-        return nodes.view(count, -1).T.contiguous()  # RL4CO's rows are (start batch)
+        outside = (nodes < 0) | (nodes >= size)
+        if bool(outside.any()):
+            raise ValueError(
+                f"{type(env).__name__} starts at node {int(nodes[outside][0])} of instances with "
+                f"{size} nodes; give it a generator of their size, or fewer num_starts."
+            )
+        return nodes.reshape(count, -1).T.contiguous()  # RL4CO's rows are (start batch)
 
 
 def read_request(policy: Any, phase: str, options: dict[str, Any]) -> Request | str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rl4co_prompt.rollout import noise
 from rl4co_prompt.rollout.budget import budget_bytes, chunk_sizes, encoder_bytes, rollout_bytes
 from rl4co_prompt.rollout.decoding import Request, read_request
+from rl4co_prompt.rollout.faults import NO_LIMIT
 from rl4co_prompt.rollout.generic import why_not_generic
 from rl4co_prompt.rollout.layout import join_parts, start_major
 from rl4co_prompt.rollout.pointer import at_start, why_not_lean
@@ -24,7 +25,6 @@ from rl4co_prompt.rollout.replay import attach
 from rl4co_prompt.rollout.rollout import Job, Rollouts, generic_tours, lean_tours
 
 ENGINES = ("auto", "lean", "generic", "stock")
-NO_LIMIT = 1_000_000  # steps, RL4CO's default
 _STRATEGIES = (
     "greedy",
     "sampling",
@@ -147,9 +147,11 @@ class FastDecoding(AutoregressivePolicy):
         """
         env = environment_for(self, env, td)
         call = self.plan(env, engine, **options)
-        if call.engine == "lean" and not at_start(td):
+        if call.engine == "lean" and not at_start(env, td):
             if "lean" in (engine, self.engine):
-                raise ValueError("engine='lean' can't run this: the instances are under way.")
+                raise ValueError(
+                    "engine='lean' can't run this: the instances are not as their reset left them."
+                )
             call = self.plan(env, "generic", **options)
         size = self._instances_at_once(td, env, call)
         for low in range(0, len(td), size):
@@ -185,7 +187,9 @@ class FastDecoding(AutoregressivePolicy):
         if call.request is None:
             return super().forward(td.copy(), env, **call.options)  # it writes into td
         hidden, embedded = self.encoder(td)
-        job = Job(self.decoder, hidden.float(), td, env, call.request, call.seed, call.offset)
+        if hidden.dtype in (torch.float16, torch.bfloat16):
+            hidden = hidden.float()
+        job = Job(self.decoder, hidden, td, env, call.request, call.seed, call.offset)
         with torch.autocast(hidden.device.type, enabled=False):
             tours = (lean_tours if call.engine == "lean" else generic_tours)(
                 job,
@@ -197,7 +201,7 @@ class FastDecoding(AutoregressivePolicy):
         return out | {"init_embeds": embedded} if call.options.get("return_init_embeds") else out
 
     def _instances_at_once(self, td: TensorDict, env: RL4COEnvBase, call: Call) -> int:
-        if call.request is None or _has_graph(self):
+        if call.request is None or _has_graph(self) or _joint_statistics(self.encoder):
             return max(1, len(td))
         per_instance, per_start = rollout_bytes(self.decoder, td, call.engine)
         per_instance += encoder_bytes(self.decoder, td)
@@ -244,6 +248,11 @@ def _read(policy: Any, options: dict[str, Any], decoding: dict[str, Any]) -> Req
     return read_request(policy, options.get("phase", "train"), decoding)
 
 
+def _joint_statistics(encoder: nn.Module) -> bool:
+    """Whether instances are normalised together, so that they can't be encoded in parts."""
+    return any(m.training and isinstance(m, nn.BatchNorm1d) for m in encoder.modules())
+
+
 def _has_graph(policy: nn.Module) -> bool:
     return torch.is_grad_enabled() and any(p.requires_grad for p in policy.parameters())
 
@@ -257,5 +266,5 @@ def _output(tours: Rollouts, options: dict[str, Any], starts_per_update: int | N
         log_probs = log_probs.sum(-1)
     out = {"reward": start_major(tours.reward), "log_likelihood": start_major(log_probs)}
     if options.get("return_actions", True):
-        out["actions"] = start_major(tours.record.actions)
+        out["actions"] = start_major(tours.record.actions).clone()  # the record stays as it is
     return out

@@ -1,5 +1,7 @@
 """What can go wrong in a rollout, in one sentence each."""
 
+NO_LIMIT = 1_000_000  # steps, RL4CO's default
+
 
 def check_tours(stuck: bool, not_a_number: bool) -> None:
     """Raise for tours that ended badly."""

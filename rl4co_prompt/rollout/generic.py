@@ -7,22 +7,23 @@ keys and values are shared by them, or repeated once where an environment change
 import math
 
 from dataclasses import fields
+from typing import Any
 
 import torch
 
 from rl4co.envs import RL4COEnvBase
-from rl4co.models.nn.attention import PointerAttention
+from rl4co.models.nn.attention import PointerAttention, PointerAttnMoE
 from rl4co.models.zoo.am.decoder import AttentionModelDecoder, PrecomputedCache
 from rl4co.utils.decoding import (
     modify_logits_for_top_k_filtering,
     modify_logits_for_top_p_filtering,
 )
 from tensordict import TensorDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co_prompt.rollout import noise
 from rl4co_prompt.rollout.decoding import Decoding
-from rl4co_prompt.rollout.faults import check_tours, never_done
+from rl4co_prompt.rollout.faults import NO_LIMIT, check_tours, never_done
 from rl4co_prompt.rollout.lean import choose
 from rl4co_prompt.rollout.pointer import same_methods
 
@@ -30,10 +31,14 @@ STEPS_PER_NODE = 20  # an environment that takes more is taken to be stuck
 _DECODING = ("forward", "pre_decoder_hook", "_precompute_cache", "_compute_q", "_compute_kvl")
 
 
-def why_not_generic(decoder: nn.Module) -> str | None:
+def why_not_generic(decoder: Any) -> str | None:
     """What keeps a decoder from the generic path, or None."""
     if not same_methods(decoder, AttentionModelDecoder, _DECODING):
         return f"{type(decoder).__name__} does not decode as RL4CO's AttentionModelDecoder"
+    if type(decoder.pointer) not in (PointerAttention, PointerAttnMoE):
+        return f"{type(decoder.pointer).__name__} is none of RL4CO's pointers"
+    if any(part._forward_hooks or part._forward_pre_hooks for part in (decoder, decoder.pointer)):
+        return "the decoder has hooks"
     return None
 
 
@@ -48,7 +53,7 @@ class Walk:
 
     def __init__(self, env: RL4COEnvBase, td: TensorDict, count: int, starts: Tensor | None):
         self.env, self.shape = env, (*td.batch_size, count)
-        self.td = td.unsqueeze(1).expand(*self.shape).reshape(-1) if count > 1 else td.clone()
+        self.td = td.unsqueeze(1).expand(*self.shape).clone().reshape(-1)
         if starts is not None:
             self.move(starts)
 
@@ -120,7 +125,9 @@ def tours(
     """
     actions = [] if starts is None else [starts]
     log_probs = [] if starts is None else [torch.zeros_like(starts, dtype=torch.float)]
-    limit = min(max_steps, STEPS_PER_NODE * walk.td["action_mask"].shape[-1] + 100)
+    limit = max_steps
+    if limit == NO_LIMIT:
+        limit = STEPS_PER_NODE * walk.td["action_mask"].shape[-1] + 100
     while not bool(walk.done()):
         step = len(actions)
         if step >= limit:

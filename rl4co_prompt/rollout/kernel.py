@@ -35,10 +35,11 @@ from rl4co_prompt.rollout.loops import (
     softmax,
     softmax_gradient,
 )
+from rl4co_prompt.rollout.pointer import TOLERANCE
 from rl4co_prompt.rollout.simd import fill, load, store
 
 FINE, STUCK, NOT_A_NUMBER = 0, 1, 2  # how tours ended
-_TOLERANCE = np.float32(1e-5)  # of RL4CO's capacity test
+_TOLERANCE = np.float32(TOLERANCE)
 
 
 @njit(**JIT)
@@ -263,7 +264,7 @@ def gradients(
                 clip_logits(logits, count, clip, temperature)
                 _, mass = normalise(logits, shares, count)
                 place = 0
-                while allowed[place] != chosen:
+                while place < count - 1 and allowed[place] != chosen:
                     place += 1
                 weight = weights[s, t]
                 logit_gradient(shares, mass, logits, place, count, weight, clip, temperature)

@@ -14,7 +14,7 @@ from rl4co_prompt.rollout.pointer import TOLERANCE, PointerModel
 
 CHECK_EVERY = 8  # steps between two looks at whether all tours are done: each waits for the device
 CLOSED = 1e9  # need of a node that must not be visited
-HIDDEN = -1e9  # logit of a masked node; finite, for tours that are done and have no node left
+HIDDEN = -1e30  # logit of a masked node; finite, for tours that are done and have no node left
 
 
 class Walk:
@@ -119,7 +119,7 @@ class Heads:
         self.hidden = model.key.new_full((), HIDDEN)
 
     def log_probs(self, states: States, decoding: Decoding) -> Tensor:
-        """[batch, query, node], about -1e9 where masked."""
+        """[batch, query, node], about -1e30 where masked."""
         query = self.query[states.current]
         if states.used is not None:
             query = torch.addcmul(query, states.used, self.slope)

@@ -8,7 +8,11 @@ import torch
 import torch.nn.functional as F
 
 from rl4co.envs import CVRPEnv, RL4COEnvBase, TSPEnv
-from rl4co.models.nn.attention import PointerAttention
+from rl4co.models.nn.attention import (
+    PointerAttention,
+    scaled_dot_product_attention,
+    scaled_dot_product_attention_simple,
+)
 from rl4co.models.nn.env_embeddings.context import TSPContext, VRPContext
 from rl4co.models.nn.env_embeddings.dynamic import StaticEmbedding
 from rl4co.models.zoo.am.decoder import AttentionModelDecoder
@@ -19,6 +23,7 @@ TOLERANCE = 1e-5  # of RL4CO's capacity test
 _WEIGHTS = ("query", "key", "value", "pointer", "bias", "first", "slope")
 _STEPPING = ("step", "_step", "get_action_mask", "_get_reward", "get_reward")
 _DECODING = ("forward", "pre_decoder_hook", "_precompute_cache", "_compute_q", "_compute_kvl")
+_ATTENTION = (scaled_dot_product_attention, scaled_dot_product_attention_simple)
 _POINTING = ("forward", "_inner_mha", "_make_heads", "_project_out")
 
 
@@ -91,17 +96,28 @@ def why_not_lean(env: RL4COEnvBase, decoder: nn.Module) -> str | None:
         return f"{type(decoder).__name__} does not decode as RL4CO's AttentionModelDecoder"
     if not same_methods(decoder.pointer, PointerAttention, _POINTING):
         return f"{type(decoder.pointer).__name__} is not RL4CO's PointerAttention"
+    if decoder.pointer.sdpa_fn not in _ATTENTION:
+        return "the decoder has an attention function of its own"
+    if any(module._forward_hooks or module._forward_pre_hooks for module in decoder.modules()):
+        return "the decoder has hooks"
     if decoder.is_dynamic_embedding or type(decoder.dynamic_embedding) is not StaticEmbedding:
         return f"{type(decoder.dynamic_embedding).__name__} changes the nodes in every step"
     context = VRPContext if base is CVRPEnv else TSPContext
     if type(decoder.context_embedding) is not context:
         return f"{type(decoder.context_embedding).__name__} is not RL4CO's {context.__name__}"
+    for layer in (decoder.pointer.project_out, decoder.context_embedding.project_context):
+        if type(layer) is not nn.Linear:
+            return f"the decoder projects by a {type(layer).__name__} instead of a Linear"
     return None
 
 
-def at_start(td: TensorDict) -> bool:
-    """Whether no instance of RL4CO's CVRP or TSP has moved since its reset."""
-    return not bool(td["visited" if "visited" in td.keys() else "i"].any())  # noqa: SIM118
+def at_start(env: RL4COEnvBase, td: TensorDict) -> bool:
+    """Whether instances of RL4CO's CVRP or TSP are in the state of their reset."""
+    if not isinstance(env, CVRPEnv):
+        return bool(td["action_mask"].all() & ~td["i"].any())
+    moved = td["visited"].any() | td["used_capacity"].any() | td["current_node"].any()
+    fresh = (env.get_action_mask(td) == td["action_mask"]).all()
+    return bool(fresh & ~moved)
 
 
 def pointer_model(

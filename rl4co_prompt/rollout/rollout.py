@@ -12,7 +12,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co_prompt.rollout import compiled, generic, lean, noise
-from rl4co_prompt.rollout.budget import chunk_sizes, rollout_bytes
+from rl4co_prompt.rollout.budget import rollout_bytes, starts_at_once
 from rl4co_prompt.rollout.decoding import Request
 from rl4co_prompt.rollout.faults import never_done
 from rl4co_prompt.rollout.layout import join_starts, start_major
@@ -46,7 +46,9 @@ class Job:
         count = self.request.count(self.td, self.env)
         first = self.request.starts(self.td, self.env, count)
         states = self._states(count) if self.request.decoding.sampling else None
-        size = chunk_sizes(1, count, *rollout_bytes(self.decoder, self.td, engine), budget)[1]
+        size = starts_at_once(
+            len(self.td), count, *rollout_bytes(self.decoder, self.td, engine), budget
+        )
         for low in range(0, count, size):
             rows = slice(low, min(low + size, count))
             yield (

@@ -216,7 +216,7 @@ def test_instances_under_way_go_on_from_there(engine):
         stock = policy(td, env, engine="stock", decode_type="greedy")
     assert torch.equal(ours["actions"], stock["actions"])
     if engine == "lean":
-        with pytest.raises(ValueError, match="the instances are under way"):
+        with pytest.raises(ValueError, match="not as their reset left them"):
             policy(td, env, engine="lean", decode_type="greedy")
 
 
@@ -274,6 +274,109 @@ def test_changed_environments_and_embeddings_take_the_generic_path():
     with torch.no_grad():
         options = {"decode_type": "multistart_greedy"}
         assert_same(policy(td, env, **options), policy(td, env, engine="stock", **options))
+
+
+class Adapted(torch.nn.Linear):
+    """A layer with an adapter."""
+
+    def forward(self, x):
+        return super().forward(x) + x.roll(1, -1)
+
+
+def scaled_attention(q, k, v, attn_mask=None):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask, scale=2.0)
+
+
+def adapt(policy, where):
+    decoder = policy.decoder
+    if where == "output":
+        decoder.pointer.project_out = Adapted(16, 16, bias=False)
+    elif where == "context":
+        decoder.context_embedding.project_context = Adapted(17, 16, bias=False)
+        decoder.context_embedding.project_context.forward = lambda x: x[..., :16]
+    elif where == "attention":
+        decoder.pointer.sdpa_fn = scaled_attention
+    else:
+        decoder.pointer.register_forward_hook(lambda module, given, logits: -logits)
+    return "stock" if where == "hook" else "generic"
+
+
+@pytest.mark.parametrize("where", ["output", "context", "attention", "hook"])
+def test_changed_decoders_are_seen(where):
+    env, policy = make_env("cvrp"), make_policy("cvrp")
+    expected = adapt(policy, where)
+    td, options = instances(env), {"decode_type": "multistart_greedy"}
+
+    assert policy.plan(env, **options).engine == expected
+    with torch.no_grad():
+        assert_same(policy(td, env, **options), policy(td, env, engine="stock", **options))
+
+
+@pytest.mark.parametrize("key", ["used_capacity", "action_mask", "current_node"])
+def test_a_changed_start_is_seen(key):
+    env, policy = make_env("cvrp"), make_policy("cvrp")
+    env.check_solution = False
+    td = instances(env)
+    if key == "action_mask":
+        td[key][:, 3:] = False
+    else:
+        td[key] += 0.5 if key == "used_capacity" else 2
+    with torch.no_grad():
+        ours = policy(td, env, decode_type="greedy")
+        stock = policy(td, env, engine="stock", decode_type="greedy")
+    assert_same(ours, stock)
+
+
+class Diary(CVRPEnv):
+    """Writes into its state in place."""
+
+    def _reset(self, td, batch_size=None):
+        return super()._reset(td, batch_size).set("diary", torch.zeros(*batch_size, 1))
+
+    def _step(self, td):
+        td["diary"] += td["action"][:, None]
+        return super()._step(td)
+
+    def _get_reward(self, td, actions):
+        return td["diary"][:, 0]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rollouts_of_one_instance_have_states_of_their_own(batch):
+    env, policy = Diary(generator_params={"num_loc": 6}), make_policy("cvrp")
+    td, options = instances(env, batch), {"decode_type": "multistart_greedy"}
+    with torch.no_grad():
+        assert policy.plan(env, **options).engine == "generic"
+        assert_same(policy(td, env, **options), policy(td, env, engine="stock", **options))
+
+
+def test_double_precision_works(engine):
+    env, policy = make_env("cvrp"), make_policy("cvrp").double()
+    td = instances(env).apply(lambda x: x.double() if x.is_floating_point() else x)
+    with torch.no_grad():
+        options = {"decode_type": "multistart_greedy"}
+        ours = policy(td, env, engine=engine, **options)
+        assert ours["log_likelihood"].dtype == torch.float64
+        assert_same(ours, policy(td, env, engine="stock", **options))
+
+
+def test_a_cold_policy_stays_feasible(engine):
+    env, policy = make_env("cvrp"), make_policy("cvrp")
+    options = {"decode_type": "multistart_greedy", "temperature": 1e-9}
+    with torch.no_grad():  # the environment checks the tours
+        policy(instances(env), env, engine=engine, **options)
+
+
+def test_batch_statistics_are_of_the_whole_batch():
+    env, td = make_env("cvrp", 12), None
+    found = []
+    for budget in (None, 0.2):
+        policy = make_policy("cvrp", "batch norm").train()
+        policy.set_rollouts(memory_budget=budget)
+        td = instances(env, batch=16) if td is None else td
+        with torch.no_grad():
+            found.append(policy(td, env, decode_type="multistart_greedy"))
+    assert_same(*found)
 
 
 def test_a_method_replaced_on_the_object_is_seen(monkeypatch):

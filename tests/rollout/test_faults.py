@@ -42,6 +42,32 @@ def test_the_callers_limit_counts(engine):  # noqa: F811
         solve(make_policy(), env, instances(env), engine=engine, max_steps=4)
 
 
+class Slow(CVRPEnv):
+    """Is done only at step 300."""
+
+    def _step(self, td):
+        td = super()._step(td)
+        td["age"] = td.get("age", torch.zeros_like(td["used_capacity"])) + 1
+        td["done"] = td["age"][:, 0] >= 300
+        return td
+
+
+def test_a_slow_environment_may_ask_for_more_steps():
+    env = Slow(generator_params={"num_loc": 5}, check_solution=False)
+    td = instances(env)
+    with pytest.raises(RuntimeError, match="raise max_steps if tours are that long"):
+        solve(make_policy(), env, td)
+
+    assert solve(make_policy(), env, td, max_steps=301)["actions"].shape[1] == 300
+
+
+def test_a_wrong_number_of_starts_is_named(engine):  # noqa: F811
+    env = make_env("cvrp")
+    options = {"num_starts": 3, "select_start_nodes_fn": lambda td, env, n: torch.ones(4).long()}
+    with pytest.raises(ValueError, match="Got 4 start nodes for 3 starts of 3 instances"):
+        solve(make_policy(), env, instances(env), engine=engine, **options)
+
+
 def test_a_mask_without_a_choice_is_named():
     env = Closed(generator_params={"num_loc": 5})
     with pytest.raises(ValueError, match="the environment masked every node"):
@@ -87,5 +113,5 @@ def test_instances_that_are_done_are_named():
 
 def test_starts_beyond_the_instance_are_named(engine):  # noqa: F811
     small, large = make_env("cvrp", 5), make_env("cvrp", 9)
-    with pytest.raises(ValueError, match="starts at node 9 of instances with 6 nodes"):
+    with pytest.raises(ValueError, match="starts at node 6 of instances with 6 nodes"):
         solve(make_policy(), large, instances(small), engine=engine, num_starts=9)

@@ -196,3 +196,15 @@ def test_a_second_derivative_is_refused(engine):  # noqa: F811
     weight = policy.decoder.pointer.project_out.weight
     with pytest.raises(RuntimeError, match="no second derivative; use engine='stock'"):
         torch.autograd.grad(out["log_likelihood"].sum(), weight, create_graph=True)
+
+
+def test_the_record_is_not_the_callers_to_change(engine):  # noqa: F811
+    env, policy = make_env("cvrp"), make_policy("cvrp")
+    td, found = instances(env, batch=1), []
+    for edit in (False, True):
+        out = policy(td, env, engine=engine, decode_type="multistart_greedy")
+        if edit:
+            out["actions"][:] = 1
+        found.append(gradients(policy, pomo_loss(out, 1)))
+
+    assert_close(*found, 1e-6)
