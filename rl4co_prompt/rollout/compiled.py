@@ -16,7 +16,9 @@ from rl4co_prompt.rollout.faults import check_tours
 from rl4co_prompt.rollout.pointer import PointerModel
 
 LOG2_E = 1.4426950408889634
-WORK_PER_TASK = 1e9  # multiplications of a task: some tenths of a second, to be interruptible
+WORK_PER_TASK = 4e9  # multiplications of a task: some tenths of a second, to be interruptible
+TASKS_PER_WORKER = 4  # so that workers that are held up hold up little
+LEAST_STARTS = 8  # of a task, whose first work is a table for all of them
 
 
 def why_not_compiled(model: PointerModel, budget: float) -> str | None:
@@ -65,7 +67,8 @@ def tours(
         faults.append(kernel.tours(*_instance(model, arrays, b), *where, settings, out, *sizes))
 
     work = model.longest * model.key.shape[1] * model.key.shape[2]
-    block = max(1, min(int(WORK_PER_TASK / work), -(-count * len(model) // _workers())))
+    even = -(-count * len(model) // (TASKS_PER_WORKER * _workers()))
+    block = max(LEAST_STARTS, min(int(WORK_PER_TASK / work), even))
     _in_threads(task, _blocks(*grid, block))
     check_tours(kernel.STUCK in faults, kernel.NOT_A_NUMBER in faults)
     steps = int(lengths.max())
