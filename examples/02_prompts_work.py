@@ -3,7 +3,7 @@
 The backbone of n=100 is off by about 10 % at n=50. A pool of two prompts, trained by rewards on
 the eleven maps of 50 customers for a few minutes on two cores, takes most of that back.
 
-    python examples/02_prompts_work.py [--epochs 44] [--instances 256] [--out outputs]
+    python examples/02_prompts_work.py [--epochs 66] [--instances 256] [--out outputs]
 """
 
 import argparse
@@ -81,7 +81,7 @@ def draw(curve: Curve, plain: float, before, after, td, picture: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=44, help="one task each")
+    parser.add_argument("--epochs", type=int, default=66, help="one task each")
     parser.add_argument("--instances", type=int, default=256, help="per epoch")
     parser.add_argument("--out", type=Path, default=Path("outputs"), help="folder of the results")
     arguments = parser.parse_args()
