@@ -148,7 +148,7 @@ class FastDecoding(AutoregressivePolicy):
         env = environment_for(self, env, td)
         call = self.plan(env, engine, **options)
         if call.engine == "lean" and not at_start(env, td):
-            if "lean" in (engine, self.engine):
+            if (self.engine if engine is None else engine) == "lean":
                 raise ValueError(
                     "engine='lean' can't run this: the instances are not as their reset left them."
                 )
