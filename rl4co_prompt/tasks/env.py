@@ -111,7 +111,7 @@ class MultiTaskCVRPEnv(CVRPEnv):
         Whole-numbered demands are in units of the capacity and get divided by it.
         A column ``hgs_cost`` or ``reference`` becomes the reference cost of the gap metrics.
         """
-        data = _read_npz(Path(fpath))
+        data = read_npz(Path(fpath))
         if "customers" in data:
             data["locs"] = data.pop("customers")
         missing = {"depot", "locs", "demand", "capacity"} - set(data)
@@ -138,7 +138,7 @@ class MultiTaskCVRPEnv(CVRPEnv):
         return td[: batch_size if isinstance(batch_size, int) else torch.Size(batch_size).numel()]
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
+def read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)

@@ -1,0 +1,1 @@
+"""How the policy is used: instances in, solutions out."""

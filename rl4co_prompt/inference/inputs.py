@@ -1,0 +1,214 @@
+"""Whatever a user has, as a list of instances."""
+
+import csv
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensordict import TensorDict
+
+from rl4co_prompt.tasks.env import read_npz
+from rl4co_prompt.tasks.instance import Instance
+from rl4co_prompt.tasks.vrplib import read_text, read_vrp
+
+if TYPE_CHECKING:
+    import pandas
+
+_READERS = ".vrp, .csv or .npz"
+
+
+def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
+    """Instances from files, folders, tables, arrays or TensorDicts, or a list of such.
+
+    Args:
+        capacity: of a table without a column of that name.
+    """
+    if isinstance(x, Instance):
+        return [x]
+    if isinstance(x, str | Path):
+        return _from_path(Path(x), capacity)
+    if isinstance(x, TensorDict):
+        return _from_tensordict(x)
+    if isinstance(x, Mapping):
+        return _from_arrays(x)
+    if _is_table(x):
+        return [_from_table(_columns(x), capacity, "table")]
+    if isinstance(x, list | tuple):
+        return [instance for part in x for instance in read_instances(part, capacity)]
+    raise TypeError(
+        f"Can't solve a {type(x).__name__}; give a {_READERS} file, a folder, a table of x, y, "
+        "demand, a TensorDict, or a mapping with depot, customers, demand and capacity."
+    )
+
+
+def is_single(x: Any) -> bool:
+    """Whether the input is one instance by its kind, not a collection that may hold one."""
+    if isinstance(x, str | Path):
+        return Path(x).suffix.lower() in (".vrp", ".csv")
+    return isinstance(x, Instance) or _is_table(x)
+
+
+def _from_path(path: Path, capacity: float | None) -> list[Instance]:
+    if path.is_dir():
+        files = sorted(path.glob("*.vrp"))
+        if not files:
+            raise ValueError(f"There is no .vrp file in {path}.")
+        return [read_vrp(file) for file in files]
+    if not path.is_file():
+        raise FileNotFoundError(f"No file or folder at {path}.")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return _from_arrays(read_npz(path), path.stem)
+    if suffix == ".csv":
+        return [_from_table(_read_csv(path), capacity, str(path))]
+    if suffix == ".vrp":
+        return [read_vrp(path)]
+    raise ValueError(f"{path} has the unknown ending {path.suffix!r}; expected {_READERS}.")
+
+
+def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Instance]:
+    """``depot``, ``customers`` (or ``locs``), ``demand``, ``capacity``; one instance or several."""
+    named = {key: _as_array(arrays[key]) for key in arrays if key != "name"}
+    if "customers" not in named and "locs" in named:
+        named["customers"] = named["locs"]
+    missing = [k for k in ("depot", "customers", "demand", "capacity") if k not in named]
+    if missing:
+        raise ValueError(
+            f"{name} lacks {', '.join(missing)}; give depot, customers, demand and capacity."
+        )
+    customers, demand = named["customers"], named["demand"]
+    if demand.ndim == 1 and customers.ndim == 2:
+        customers, demand = customers[None], demand[None]
+    count = len(demand)
+    if demand.ndim != 2 or customers.shape != (*demand.shape, 2):
+        raise ValueError(
+            f"{name}: customers must be [n, 2] and demand [n], or both with a leading axis of "
+            f"instances; got {list(named['customers'].shape)} and {list(named['demand'].shape)}."
+        )
+    try:
+        depot = np.broadcast_to(named["depot"].reshape(-1, 2), (count, 2))
+        capacity = np.broadcast_to(named["capacity"].reshape(-1), (count,))
+    except ValueError:
+        raise ValueError(
+            f"{name}: depot must be [2] and capacity a number, or one of each per instance."
+        ) from None
+    reference, source = _reference(named, count, name)
+    return [
+        Instance(
+            coordinates=np.concatenate((depot[i][None], customers[i])),
+            demand=demand[i],
+            capacity=capacity[i],
+            name=name if count == 1 else f"{name}-{i}",
+            reference=None if reference is None else float(reference[i]),
+            source=source,
+        )
+        for i in range(count)
+    ]
+
+
+def _reference(
+    named: Mapping[str, np.ndarray], count: int, name: str
+) -> tuple[np.ndarray | None, str]:
+    for key in ("reference", "hgs_cost"):
+        if key in named:
+            if named[key].size != count:
+                raise ValueError(f"{name}: {key} must have one cost per instance.")
+            return named[key].reshape(count), key
+    return None, ""
+
+
+def _from_tensordict(td: TensorDict) -> list[Instance]:
+    """RL4CO's form, before or after a reset: demands are shares of the capacity."""
+    td = (td if td.ndim else td[None]).flatten().cpu()
+    missing = [key for key in ("locs", "demand") if key not in td.keys()]  # noqa: SIM118
+    if missing:
+        raise ValueError(f"The TensorDict lacks {', '.join(missing)}; it is no CVRP.")
+    demand, locs = td["demand"], td["locs"]
+    if "depot" in td.keys() and locs.shape[-2] == demand.shape[-1]:  # noqa: SIM118
+        depot, customers = td["depot"], locs
+    elif locs.shape[-2] == demand.shape[-1] + 1:
+        depot, customers = locs[:, 0], locs[:, 1:]
+    else:
+        raise ValueError("The TensorDict has no depot.")
+    given = td.get("capacity", None)
+    found = []
+    for i in range(len(td)):
+        capacity = None if given is None else float(given[i].reshape(-1)[0])
+        whole, unit = _undivided(demand[i].numpy(), capacity)
+        arrays = {"depot": depot[i], "customers": customers[i], "demand": whole, "capacity": unit}
+        if "reference" in td.keys():  # noqa: SIM118
+            arrays["reference"] = td["reference"][i]
+        found += [replace(x, name=f"instance-{i}") for x in _from_arrays(arrays)]
+    return found
+
+
+def _undivided(shares: np.ndarray, capacity: float | None) -> tuple[np.ndarray, float]:
+    """Whole demands and their capacity behind float32 shares; the shares where there are none."""
+    for unit in range(1, 4097) if capacity is None else [capacity]:
+        demand = shares.astype(np.float64) * unit
+        if np.abs(demand - demand.round()).max(initial=0) < 1e-6 * max(unit, 100):
+            return demand.round(), unit
+    return shares, 1.0
+
+
+def _is_table(x: Any) -> bool:
+    return hasattr(x, "columns") and hasattr(x, "to_dict")
+
+
+def _columns(table: "pandas.DataFrame") -> dict[str, list]:
+    return {str(column).strip().lower(): table[column].tolist() for column in table.columns}
+
+
+def _from_table(columns: dict[str, list], capacity: float | None, name: str) -> Instance:
+    """Columns x, y, demand, the depot in the first row; capacity in a column or an argument."""
+    missing = [key for key in ("x", "y", "demand") if key not in columns]
+    if missing:
+        raise ValueError(
+            f"{name} lacks the column {', '.join(missing)}; a table has x, y, demand, and the "
+            "depot in its first row."
+        )
+    if not columns["x"]:
+        raise ValueError(f"{name} has no rows.")
+    if capacity is None:
+        stated = {value for value in columns.get("capacity", []) if not _is_blank(value)}
+        if len(stated) != 1:
+            raise ValueError(
+                f"{name} does not say how much a vehicle carries; give capacity=, --capacity, or a "
+                "column 'capacity' with one value."
+            )
+        capacity = stated.pop()
+    depot, *demand = columns["demand"]
+    if not _is_blank(depot) and str(depot).strip() not in ("0", "0.0"):
+        raise ValueError(f"{name}: the first row is the depot, so its demand must be 0.")
+    xy = list(zip(columns["x"], columns["y"], strict=True))
+    instance = Instance(_as_array(xy), _as_array(demand), capacity, name)
+    return replace(instance, name=Path(name).stem)
+
+
+def _is_blank(value: Any) -> bool:
+    """An empty cell: NaN in pandas, no text in a file."""
+    return value is None or value != value or str(value).strip() == ""
+
+
+def _read_csv(path: Path) -> dict[str, list]:
+    try:
+        head, *rows = [row for row in csv.reader(read_text(path).splitlines()) if any(row)] or [[]]
+    except csv.Error as error:
+        raise ValueError(f"{path} can't be read as a table: {error}.") from None
+    if any(len(row) != len(head) for row in rows):
+        raise ValueError(f"{path}: every row must have {len(head)} cells, as the first has.")
+    names = [name.strip().lower() for name in head]
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def _as_array(values: Any) -> np.ndarray:
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError("Arrays must be rectangular; got rows of different lengths.") from None

@@ -1,0 +1,198 @@
+"""Search: passes of the policy over instances of one size, and the best routes of each."""
+
+import time
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl4co.data.transforms import StateAugmentation
+from rl4co.models.zoo.am import AttentionModelPolicy
+from tensordict import TensorDict
+from torch import Tensor
+
+from rl4co_prompt.inference.solution import Attempt, Solution
+from rl4co_prompt.policy.encoder import PROMPT
+from rl4co_prompt.policy.policy import PromptedPolicy
+from rl4co_prompt.rollout.budget import budget_bytes, encoder_bytes
+from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
+from rl4co_prompt.tasks.instance import Instance, as_tensordict
+
+COPIES = 8
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One call of the policy.
+
+    The shape of the batch can change the last bits of a score and so a tour; copy 0 and the other
+    seven are calls of their own, so that a larger budget makes the same calls and some more.
+
+    Args:
+        rank: of the prompt, 0 for the nearest.
+        copies: the symmetry copies it covers.
+        sampled: number of the pass among those that sample; None for a greedy one.
+    """
+
+    rank: int
+    copies: tuple[int, ...]
+    sampled: int | None = None
+
+    def alone(self, copy: int) -> "Pass":
+        """The part of one copy."""
+        return replace(self, copies=(copy,))
+
+
+def passes(num_prompts: int, augment: bool, samples: int | None) -> Iterator[Pass]:
+    """What a budget asks for, in order; without end where ``samples`` is None."""
+    for rank in range(num_prompts):
+        yield Pass(rank, (0,))
+        if augment:
+            yield Pass(rank, tuple(range(1, COPIES)))
+    number = 0
+    while samples is None or number < samples:
+        copy = number % COPIES if augment else 0
+        yield Pass(number % num_prompts, (copy,), sampled=number)
+        number += 1
+
+
+@dataclass
+class Best:
+    """What is known about one instance so far."""
+
+    cost: float = np.inf
+    exact: float = np.inf
+    tour: np.ndarray | None = None
+    attempt: Attempt | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    seconds: float = 0.0
+    rollouts: int = 0
+
+    def offer(self, attempt: Attempt, exact: float, tour: np.ndarray) -> None:
+        self.attempts.append(attempt)
+        if (attempt.cost, exact) < (self.cost, self.exact):
+            self.cost, self.exact, self.tour, self.attempt = attempt.cost, exact, tour, attempt
+
+
+class Search:
+    """The passes over one batch.
+
+    Args:
+        policy: that builds tours.
+        instances: of one size.
+        scaling: how coordinates get into the unit square.
+        num_prompts: most prompts that will be asked for.
+        seed: of the passes that sample.
+    """
+
+    def __init__(
+        self,
+        policy: AttentionModelPolicy,
+        instances: Sequence[Instance],
+        scaling: str = "fit",
+        num_prompts: int = 1,
+        seed: int = 0,
+    ):
+        self.policy, self.instances = policy, instances
+        self.num_prompts, self.seed = num_prompts, seed
+        self.env = MultiTaskCVRPEnv(check_solution=False)
+        self.size = instances[0].num_customers
+        self.best = [Best() for _ in instances]
+        device = next(policy.parameters()).device
+        self._td = self.env.reset(as_tensordict(instances, scaling).to(device))
+        self._copies: TensorDict | None = None
+        self._choices: dict[tuple[int, ...], Tensor] = {}
+
+    @torch.inference_mode()
+    def run(self, step: Pass, first: int = 0, last: int | None = None) -> None:
+        """Make a pass from the starts ``first`` to before ``last``, counted from 0."""
+        begin = time.perf_counter()
+        last = self.size if last is None else last
+        td = self._rows(step)
+        options: dict[str, Any] = {"decode_type": "multistart_greedy", "num_starts": last - first}
+        if step.sampled is not None:
+            options["decode_type"] = "multistart_sampling"
+        if last - first == 1:  # RL4CO forces no start where there is one
+            options["decode_type"] = options["decode_type"].removeprefix("multistart_")
+            del options["num_starts"]
+        elif (first, last) != (0, self.size):
+            options["select_start_nodes_fn"] = lambda td, env, count: torch.arange(
+                first + 1, last + 1, device=td.device
+            ).repeat_interleave(len(td))
+        with torch.random.fork_rng(enabled=step.sampled is not None):
+            if step.sampled is not None:
+                torch.manual_seed(self.seed + 1_000_003 * step.sampled)
+            out = self.policy(td, self.env, phase="test", **options)
+        self._collect(step, out, td.get(PROMPT, None), last - first)
+        share = (time.perf_counter() - begin) / len(self.instances)
+        for best in self.best:
+            best.seconds += share
+
+    def solutions(self) -> list[Solution]:
+        """The best of all passes."""
+        return [
+            Solution(
+                instance,
+                routes_of(best.tour),
+                best.attempt,
+                tuple(best.attempts),
+                best.seconds,
+                best.rollouts,
+            )
+            for instance, best in zip(self.instances, self.best, strict=True)
+            if best.tour is not None and best.attempt is not None
+        ]
+
+    def _rows(self, step: Pass) -> TensorDict:
+        """The instances' copies, copy-major, with their prompts."""
+        td, count = self._td, len(self.instances)
+        if step.copies != (0,):
+            if self._copies is None:
+                self._copies = StateAugmentation(COPIES, "dihedral8")(self._td)
+            td = self._copies[step.copies[0] * count : (step.copies[-1] + 1) * count]
+        if not isinstance(self.policy, PromptedPolicy):
+            return td
+        if step.copies not in self._choices:
+            with self.policy.encoder.choosing(td, self.num_prompts) as choices:
+                self._choices[step.copies] = choices
+        choices = self._choices[step.copies]
+        return td.copy().set(PROMPT, choices[:, min(step.rank, choices.shape[1] - 1)])
+
+    def _collect(self, step: Pass, out: dict, prompt: Tensor | None, starts: int) -> None:
+        count, copies = len(self.instances), len(step.copies)
+        # RL4CO's rows are (start copy batch).
+        reward = out["reward"].view(starts, copies, count).cpu()
+        tours = out["actions"].view(starts, copies, count, -1)
+        best_start = reward.argmax(0)
+        prompts = None if prompt is None else prompt.view(copies, count).tolist()
+        for i, instance in enumerate(self.instances):
+            self.best[i].rollouts += starts * copies
+            for j, copy in enumerate(step.copies):
+                start = int(best_start[j, i])
+                if instance.rounding != "none":
+                    costs = instance.tour_costs(tours[:, j, i].cpu().numpy())
+                    start = int(costs.argmin())
+                tour = tours[start, j, i].cpu().numpy()
+                cost, exact = (float(instance.tour_costs(tour[None], r)[0]) for r in (None, "none"))
+                number = None if prompts is None else prompts[j][i]
+                method = "greedy" if step.sampled is None else "sampled"
+                attempt = Attempt(step.rank, copy, number, cost, method)
+                self.best[i].offer(attempt, exact, tour)
+
+
+def routes_of(tour: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """[step] nodes, depot visits as 0 -> routes"""
+    cuts = np.flatnonzero(tour == 0)
+    parts = (part[part != 0] for part in np.split(tour, cuts))
+    return tuple(tuple(part.tolist()) for part in parts if len(part))
+
+
+def instances_at_once(policy: AttentionModelPolicy, size: int) -> int:
+    """Instances whose copies can be encoded together within the policy's memory budget."""
+    device = next(policy.parameters()).device
+    nodes = TensorDict({"action_mask": torch.empty(1, size + 1, device="meta")}, batch_size=[1])
+    budget = budget_bytes(getattr(policy, "memory_budget", None), device)
+    return max(1, int(budget // (COPIES * encoder_bytes(policy.decoder, nodes))))

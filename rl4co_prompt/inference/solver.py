@@ -1,0 +1,234 @@
+"""Solver: instances in, solutions out."""
+
+import time
+import warnings
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl4co.models.zoo.am import AttentionModelPolicy
+
+from rl4co_prompt.inference.inputs import is_single, read_instances
+from rl4co_prompt.inference.pace import Pace
+from rl4co_prompt.inference.progress import ProgressBar
+from rl4co_prompt.inference.search import Search, instances_at_once, passes
+from rl4co_prompt.inference.solution import Solution
+from rl4co_prompt.inference.sweep import sweep
+from rl4co_prompt.policy.backbone import load_backbone
+from rl4co_prompt.policy.policy import PromptedPolicy
+from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
+from rl4co_prompt.tasks.instance import Instance
+
+
+class Solver:
+    """Solves CVRP instances with a trained policy: all starts, symmetry copies and prompts compete.
+
+    Args:
+        policy: a :class:`PromptedPolicy`, or any RL4CO attention policy for CVRP.
+        scaling: of coordinates, see :func:`unit_square`.
+        progress: show a bar when solving takes longer than a second.
+    """
+
+    def __init__(self, policy: AttentionModelPolicy, scaling: str = "fit", progress: bool = True):
+        problem = getattr(policy, "env_name", "nothing")
+        if problem != "cvrp":
+            raise ValueError(f"The solver is for CVRP, the policy for {problem!r}.")
+        self.policy, self.scaling, self.progress = policy.eval(), scaling, progress
+        self.pace = Pace()
+        self._warm_up()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        backbone: AttentionModelPolicy | str | Path = "cvrp",
+        pool: str | Path | None = None,
+        device: str | torch.device | None = None,
+        **options: Any,
+    ) -> "Solver":
+        """A solver from weights.
+
+        Args:
+            backbone: a name, the file of a backbone, or a policy.
+            pool: file of a prompt pool for that backbone; without one the backbone works alone.
+            device: a GPU where there is one, else the CPU.
+            **options: of the solver.
+        """
+        policy = load_policy(backbone, pool)
+        if device is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(policy.to(device), **options)
+
+    def solve(
+        self,
+        x: Any,
+        num_prompts: int = 8,
+        augment: bool = True,
+        time_limit: float | None = None,
+        seed: int = 0,
+        *,
+        samples: int | None = 0,
+        capacity: float | None = None,
+    ) -> Any:
+        """Solve instances; more prompts, copies or samples never make a result worse.
+
+        Args:
+            x: a .vrp, .csv or .npz file, a folder of .vrp files, a pandas table of x, y, demand
+                with the depot in its first row, a TensorDict, a mapping with depot, customers,
+                demand and capacity, or a list of such.
+            num_prompts: nearest prompts that are tried; at most the pool, and 1 without a pool.
+            augment: try the eight symmetry copies.
+            time_limit: seconds for the whole call; what is best by then is returned.
+            seed: of sampled tours.
+            samples: passes of sampled tours after the greedy ones; None goes on until the limit.
+            capacity: of a table that does not state it.
+
+        Returns:
+            A :class:`Solution` for one file, table or :class:`Instance`, else a list of them.
+        """
+        begin = time.perf_counter()
+        self._check(num_prompts, time_limit, samples)
+        instances = read_instances(x, capacity)
+        if not instances:
+            return []
+        searches, places = self._searches(instances, self._prompts(num_prompts), seed)
+        budget = (self._prompts(num_prompts), augment, samples)
+        bar = ProgressBar(self.progress)
+        with bar:
+            if time_limit is None:
+                self._run_all(searches, budget, bar)
+            else:
+                self._run_until(searches, budget, begin + time_limit, bar)
+        solutions: list[Solution | None] = [None] * len(instances)
+        for search, rows in zip(searches, places, strict=True):
+            for row, solution in zip(rows, _finished(search), strict=True):
+                solutions[row] = solution
+        found = [solution for solution in solutions if solution is not None]
+        return found[0] if is_single(x) else found
+
+    def _check(self, num_prompts: int, time_limit: float | None, samples: int | None) -> None:
+        if num_prompts < 1:
+            raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
+        if time_limit is not None and not time_limit > 0:
+            raise ValueError(f"time_limit must be positive, got {time_limit}.")
+        if samples is None and time_limit is None:
+            raise ValueError("samples=None samples until time_limit, so it needs one.")
+        if samples is not None and samples < 0:
+            raise ValueError(f"samples must be 0 or more, got {samples}.")
+
+    def _prompts(self, num_prompts: int) -> int:
+        policy = self.policy
+        if not isinstance(policy, PromptedPolicy):
+            return 1
+        return min(num_prompts, policy.pool.num_prompts)
+
+    def _searches(
+        self, instances: list[Instance], num_prompts: int, seed: int
+    ) -> tuple[list[Search], list[list[int]]]:
+        """Batches of equal size, and which instances are in each."""
+        by_size: dict[int, list[int]] = {}
+        for row, instance in enumerate(instances):
+            by_size.setdefault(instance.num_customers, []).append(row)
+        places = []
+        for size, rows in sorted(by_size.items()):
+            step = instances_at_once(self.policy, size)
+            places += [rows[low : low + step] for low in range(0, len(rows), step)]
+        searches = [
+            Search(self.policy, [instances[row] for row in rows], self.scaling, num_prompts, seed)
+            for rows in places
+        ]
+        return searches, places
+
+    def _run_all(self, searches: list[Search], budget: tuple, bar: ProgressBar) -> None:
+        plan = list(passes(*budget))
+        bar.total = sum(
+            len(search.instances) * len(step.copies) * search.size**2
+            for search in searches
+            for step in plan
+        )
+        for search in searches:
+            for step in plan:
+                search.run(step)
+                bar.advance(len(search.instances) * len(step.copies) * search.size**2, searches)
+
+    def _run_until(
+        self, searches: list[Search], budget: tuple, deadline: float, bar: ProgressBar
+    ) -> None:
+        """All instances get their first pass before any gets its second."""
+        bar.total = deadline - time.perf_counter()
+        last = time.perf_counter()
+        for step in passes(*budget):
+            for copy in step.copies:
+                for search in searches:
+                    if not self._run_in_time(search, step.alone(copy), deadline):
+                        return
+                    now = time.perf_counter()
+                    bar.advance(now - last, searches)
+                    last = now
+
+    def _run_in_time(self, search: Search, step: Any, deadline: float) -> bool:
+        """Make as much of a pass as there is time for; whether it was all."""
+        done, rows = 0, len(search.instances)
+        while done < search.size:
+            left = deadline - time.perf_counter()
+            count = self.pace.starts_within(left, rows, search.size, search.size - done)
+            if count == 0:
+                return False
+            begin = time.perf_counter()
+            search.run(step, done, done + count)
+            self.pace.learn(time.perf_counter() - begin, rows, search.size, count)
+            done += count
+        return True
+
+    def _warm_up(self) -> None:
+        """Compile or load the kernel, and learn the pace, before any clock runs."""
+        rng = np.random.default_rng(0)
+        small = Instance(rng.random((21, 2)), rng.integers(1, 10, 20), 34)
+        for _ in range(2):
+            begin = time.perf_counter()
+            search = Search(self.policy, [small], self.scaling)
+            search.run(next(passes(1, False, 0)))
+            seconds = time.perf_counter() - begin
+        self.pace.learn(seconds, 1, 20, 20)
+
+
+def load_policy(
+    backbone: AttentionModelPolicy | str | Path = "cvrp", pool: str | Path | None = None
+) -> AttentionModelPolicy:
+    """The backbone alone, or with a pool on it."""
+    model = backbone
+    if isinstance(backbone, str | Path):
+        model = load_backbone(find_weights(backbone))
+    return model if pool is None else PromptedPolicy.from_pretrained(model, pool)
+
+
+def find_weights(name: str | Path) -> Path:
+    """The file of a named backbone, or the file itself."""
+    if Path(name).is_file():
+        return Path(name)
+    if str(name) != "cvrp":
+        raise FileNotFoundError(f"No weights at {name}; give a file, or the name cvrp.")
+    found = outside_data(BACKBONE)
+    if found is None:
+        raise FileNotFoundError(
+            f"No weights named cvrp are at hand; give a file, or let {VARIABLE} name a folder with "
+            f"{BACKBONE}."
+        )
+    return found
+
+
+def _finished(search: Search) -> Iterator[Solution]:
+    """Solutions in order; a sweep's where time was up before the policy had its turn."""
+    late = [i for i, best in enumerate(search.best) if best.tour is None]
+    if late:
+        warnings.warn(
+            f"The time limit ended before the policy reached {len(late)} of {len(search.best)} "
+            f"instances of {search.size} customers; their routes are a sweep around the depot.",
+            stacklevel=4,
+        )
+    for i in late:
+        search.best[i].offer(*sweep(search.instances[i]))
+    yield from search.solutions()

@@ -1,0 +1,203 @@
+"""Instance: one CVRP instance in its own units, and what its routes cost there."""
+
+import hashlib
+import math
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from tensordict import TensorDict
+
+Routes = Sequence[Sequence[int]]
+
+LARGEST = 1e12  # coordinate; its square still has room
+FINE = 2**14  # above this capacity, float32 can't tell one unit from RL4CO's slack of 1e-5
+GRID = 2**15  # multiples of 1 / GRID add up exactly in float32
+
+_ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": lambda length: length,
+    "nearest": lambda length: np.floor(length + 0.5),
+    "up": np.ceil,
+    "down": np.floor,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A depot, customers with demands, and vehicles of one capacity.
+
+    Customers are numbered 1 to n; 0 is the depot.
+
+    Args:
+        coordinates: [n + 1, 2], the depot first.
+        demand: [n], whole or decimal numbers.
+        capacity: of a vehicle, in the same unit.
+        name: shown in tables, and the name of its files.
+        rounding: of every edge's length: ``none``, ``nearest`` (TSPLIB's EUC_2D), ``up`` or
+            ``down``.
+        reference: best cost known, with the same rounding.
+        source: of the reference.
+        max_routes: number of vehicles, where the file limits it.
+    """
+
+    coordinates: np.ndarray
+    demand: np.ndarray
+    capacity: float
+    name: str = "instance"
+    rounding: str = "none"
+    reference: float | None = None
+    source: str = ""
+    max_routes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounding not in _ROUNDINGS:
+            raise ValueError(
+                f"Unknown rounding {self.rounding!r}; use one of {', '.join(_ROUNDINGS)}."
+            )
+        xy = _numbers(self.coordinates, self.name, "coordinates")
+        demand = _numbers(self.demand, self.name, "demand")
+        if demand.ndim != 1 or xy.shape != (len(demand) + 1, 2):
+            raise ValueError(
+                f"{self.name}: coordinates must be [n + 1, 2], depot first, and demand [n]; got "
+                f"{list(xy.shape)} and {list(demand.shape)}."
+            )
+        capacity = float(_numbers(self.capacity, self.name, "capacity").reshape(-1)[0])
+        _check(self.name, xy, demand, capacity)
+        if self.reference is not None and not 0 < self.reference < math.inf:
+            raise ValueError(f"{self.name}: a reference cost of {self.reference} is no cost.")
+        object.__setattr__(self, "coordinates", xy)
+        object.__setattr__(self, "demand", demand)
+        object.__setattr__(self, "capacity", capacity)
+
+    @property
+    def num_customers(self) -> int:
+        return len(self.demand)
+
+    @cached_property
+    def whole(self) -> tuple[list[int], int]:
+        """Demands and capacity as integers, in the largest unit that makes them whole."""
+        exact = [Fraction(repr(x)) for x in (*self.demand.tolist(), self.capacity)]
+        unit = math.lcm(*(x.denominator for x in exact))
+        *demand, capacity = (int(x * unit) for x in exact)
+        return demand, capacity
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the problem: all that decides what routes are allowed and what they cost."""
+        hashed = hashlib.sha256(repr((self.whole, self.rounding, self.max_routes)).encode())
+        hashed.update(np.ascontiguousarray(self.coordinates, "<f8").tobytes())
+        return hashed.hexdigest()[:32]
+
+    def shares(self) -> np.ndarray:
+        """Demand by capacity, float32, such that no sum up to 1 + 1e-5 is above the capacity."""
+        demand, capacity = self.whole
+        if capacity > FINE:
+            demand, capacity = [-(-d * GRID // capacity) for d in demand], GRID
+        return np.array([d / capacity for d in demand], np.float32)
+
+    def exact_cost(self, routes: Routes) -> float:
+        """Length of the routes, unrounded."""
+        return float(sum(self.tour_costs(_as_tour(route)[None], "none")[0] for route in routes))
+
+    def rounded_cost(self, routes: Routes) -> int:
+        """Cost as CVRPLIB takes it: every edge rounded, to the nearest integer unless told."""
+        rounding = "nearest" if self.rounding == "none" else self.rounding
+        return int(sum(self.tour_costs(_as_tour(route)[None], rounding)[0] for route in routes))
+
+    def cost(self, routes: Routes) -> float:
+        """Cost by the instance's own rounding."""
+        return self.exact_cost(routes) if self.rounding == "none" else self.rounded_cost(routes)
+
+    def tour_costs(self, tours: np.ndarray, rounding: str | None = None) -> np.ndarray:
+        """[tour, step] nodes, depot visits as 0, closed -> [tour]"""
+        xy = self.coordinates[tours]
+        length = np.hypot(*np.moveaxis(xy - np.roll(xy, -1, axis=1), -1, 0))
+        return _ROUNDINGS[self.rounding if rounding is None else rounding](length).sum(-1)
+
+    def violation(self, routes: Routes) -> str | None:
+        """What is wrong with routes, counted on the original numbers; None if they are feasible."""
+        visits = sorted(customer for route in routes for customer in route)
+        if visits != list(range(1, self.num_customers + 1)):
+            return f"the routes do not visit each of the customers 1 to {self.num_customers} once"
+        demand, capacity = self.whole
+        for number, route in enumerate(routes, 1):
+            load = sum(demand[customer - 1] for customer in route)
+            if load > capacity:
+                return f"route {number} carries {load} of {capacity}"
+        return None
+
+
+def as_tensordict(instances: Sequence[Instance], scaling: str = "fit") -> TensorDict:
+    """Instances of one size as the model wants them: the unit square, shares of the capacity."""
+    xy = np.stack([unit_square(i.coordinates, scaling) for i in instances]).astype(np.float32)
+    return TensorDict(
+        {
+            "depot": torch.from_numpy(xy[:, 0]),
+            "locs": torch.from_numpy(xy[:, 1:]),
+            "demand": torch.from_numpy(np.stack([i.shares() for i in instances])),
+            "capacity": torch.tensor([[float(i.capacity)] for i in instances]),
+        },
+        batch_size=[len(instances)],
+    )
+
+
+def unit_square(xy: np.ndarray, scaling: str = "fit") -> np.ndarray:
+    """Coordinates for the model.
+
+    Args:
+        scaling: ``fit`` moves the points to the origin and divides both axes by the larger range;
+            points that lie in the unit square and span a quarter of it stay. ``x-range`` is the
+            authors' code: both axes move and shrink as x does. ``thousand`` divides by 1000.
+    """
+    low, high = xy.min(0), xy.max(0)
+    span = float((high - low).max())
+    if scaling == "fit":
+        if low.min() >= 0 and high.max() <= 1 + 1e-6 and span >= 0.25:
+            return xy
+        return (xy - low) / (span or 1.0)
+    if scaling == "x-range":
+        return (xy - low[0]) / (float(high[0] - low[0]) or 1.0)
+    if scaling == "thousand":
+        return xy / 1000
+    raise ValueError(f"Unknown scaling {scaling!r}; use fit, x-range or thousand.")
+
+
+def _as_tour(route: Sequence[int]) -> np.ndarray:
+    return np.array([0, *route], dtype=np.int64)
+
+
+def _numbers(values: object, name: str, field: str) -> np.ndarray:
+    """As float64; float32 numbers keep the digits they print with."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "f" and array.itemsize < 8:
+            array = array.astype(str)
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}: {field} must be numbers.") from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: {field} has a NaN or infinite value.")
+    return array
+
+
+def _check(name: str, xy: np.ndarray, demand: np.ndarray, capacity: float) -> None:
+    if len(demand) == 0:
+        raise ValueError(f"{name} has no customers; give at least one.")
+    if np.abs(xy).max() > LARGEST:
+        raise ValueError(f"{name}: a coordinate is beyond {LARGEST:.0e}; use a larger unit.")
+    if capacity <= 0 or capacity > LARGEST:
+        raise ValueError(f"{name}: the capacity must be between 0 and {LARGEST:.0e}: {capacity:g}.")
+    if demand.min() < 0:
+        raise ValueError(
+            f"{name}: customer {int(demand.argmin()) + 1} has the negative demand {demand.min():g}."
+        )
+    if demand.max() > capacity:
+        raise ValueError(
+            f"{name}: customer {int(demand.argmax()) + 1} demands {demand.max():g}, above the "
+            f"capacity of {capacity:g}; split it."
+        )
