@@ -22,7 +22,7 @@ bench: $(READY)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -e ".[fast,hgs,dev]"
+	$(BIN)/python -m pip install --quiet -e ".[fast,hgs,ortools,dev]"
 	touch $@
 
 clean:

@@ -12,8 +12,9 @@ import numpy as np
 from tensordict import TensorDict
 
 from rl4co_prompt.tasks.env import read_npz
+from rl4co_prompt.tasks.files import read_text
 from rl4co_prompt.tasks.instance import Instance
-from rl4co_prompt.tasks.vrplib import read_text, read_vrp
+from rl4co_prompt.tasks.vrplib import read_vrp
 
 if TYPE_CHECKING:
     import pandas

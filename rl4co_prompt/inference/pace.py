@@ -1,29 +1,38 @@
 """Pace: how much of a pass fits into the time that is left."""
 
 _CAREFUL = 1.25  # predictions are exceeded now and then
-_TRIAL = 8  # starts of a first try at an unknown size
+_ENCODER = 50  # starts that cost as much as encoding an instance
+_TRIAL = 16  # starts of a first try at an unknown size
 
 
 class Pace:
-    """Learns seconds per unit of work, where a start costs n^2 and encoding an instance 4 n^2."""
+    """Learns what passes take: a fixed part, and n^2 units per start and for the encoder."""
 
     def __init__(self) -> None:
-        self._seconds: dict[int, float] = {}  # per unit of work, by size
+        self._fixed = 0.0  # seconds of any pass
+        self._units: dict[int, float] = {}  # seconds per unit of work, by size
+
+    def set_fixed(self, seconds: float) -> None:
+        """Take over what a pass over a tiny instance took."""
+        self._fixed = seconds
 
     def learn(self, seconds: float, rows: int, size: int, starts: int) -> None:
         """Note what a pass took."""
-        self._seconds[size] = seconds / _work(rows, size, starts)
+        variable = max(seconds - self._fixed, seconds / 10)
+        self._units[size] = variable / _work(rows, size, starts)
 
     def starts_within(self, seconds: float, rows: int, size: int, wanted: int) -> int:
         """Starts of every row, at most ``wanted``, that fit into the time; 0 if none does."""
-        unit = self._seconds.get(size)
-        if unit is None:  # small instances cost more per unit, so this errs on the safe side
-            unit, wanted = max(self._seconds.values(), default=0.0), min(wanted, _TRIAL)
-        for starts in (wanted, *(wanted * k // 8 for k in range(7, 0, -1)), 1):
-            if starts and _CAREFUL * unit * _work(rows, size, starts) <= seconds:
-                return starts
-        return 0
+        if size not in self._units:
+            wanted = min(wanted, _TRIAL)
+        nearest = min(self._units, key=lambda known: abs(known - size), default=None)
+        unit = 0.0 if nearest is None else self._units[nearest]
+        per_start = rows * (size + 1) ** 2 * unit
+        left = seconds / _CAREFUL - self._fixed - _ENCODER * per_start
+        if left <= 0:
+            return 0
+        return wanted if wanted * per_start <= left else int(left / per_start)
 
 
 def _work(rows: int, size: int, starts: int) -> float:
-    return rows * (starts + 4) * (size + 1) ** 2
+    return rows * (starts + _ENCODER) * (size + 1) ** 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from rl4co.data.transforms import StateAugmentation
 from rl4co.models.zoo.am import AttentionModelPolicy
@@ -68,8 +69,6 @@ class Best:
     tour: np.ndarray | None = None
     attempt: Attempt | None = None
     attempts: list[Attempt] = field(default_factory=list)
-    seconds: float = 0.0
-    rollouts: int = 0
 
     def offer(self, attempt: Attempt, exact: float, tour: np.ndarray) -> None:
         self.attempts.append(attempt)
@@ -126,22 +125,14 @@ class Search:
             if step.sampled is not None:
                 torch.manual_seed(self.seed + 1_000_003 * step.sampled)
             out = self.policy(td, self.env, phase="test", **options)
-        self._collect(step, out, td.get(PROMPT, None), last - first)
-        share = (time.perf_counter() - begin) / len(self.instances)
-        for best in self.best:
-            best.seconds += share
+        reward = out["reward"].cpu()
+        seconds = (time.perf_counter() - begin) / (len(self.instances) * len(step.copies))
+        self._collect(step, reward, out["actions"], td.get(PROMPT, None), seconds)
 
     def solutions(self) -> list[Solution]:
         """The best of all passes."""
         return [
-            Solution(
-                instance,
-                routes_of(best.tour),
-                best.attempt,
-                tuple(best.attempts),
-                best.seconds,
-                best.rollouts,
-            )
+            Solution(instance, routes_of(best.tour), best.attempt, tuple(best.attempts))
             for instance, best in zip(self.instances, self.best, strict=True)
             if best.tour is not None and best.attempt is not None
         ]
@@ -161,15 +152,16 @@ class Search:
         choices = self._choices[step.copies]
         return td.copy().set(PROMPT, choices[:, min(step.rank, choices.shape[1] - 1)])
 
-    def _collect(self, step: Pass, out: dict, prompt: Tensor | None, starts: int) -> None:
+    def _collect(
+        self, step: Pass, reward: Tensor, tours: Tensor, prompt: Tensor | None, seconds: float
+    ) -> None:
         count, copies = len(self.instances), len(step.copies)
         # RL4CO's rows are (start copy batch).
-        reward = out["reward"].view(starts, copies, count).cpu()
-        tours = out["actions"].view(starts, copies, count, -1)
-        best_start = reward.argmax(0)
+        tours = F.pad(tours, (1, 0)).view(-1, copies, count, tours.shape[-1] + 1)  # from the depot
+        best_start = reward.view(-1, copies, count).argmax(0)
+        method = "greedy" if step.sampled is None else "sampled"
         prompts = None if prompt is None else prompt.view(copies, count).tolist()
         for i, instance in enumerate(self.instances):
-            self.best[i].rollouts += starts * copies
             for j, copy in enumerate(step.copies):
                 start = int(best_start[j, i])
                 if instance.rounding != "none":
@@ -178,8 +170,7 @@ class Search:
                 tour = tours[start, j, i].cpu().numpy()
                 cost, exact = (float(instance.tour_costs(tour[None], r)[0]) for r in (None, "none"))
                 number = None if prompts is None else prompts[j][i]
-                method = "greedy" if step.sampled is None else "sampled"
-                attempt = Attempt(step.rank, copy, number, cost, method)
+                attempt = Attempt(step.rank, copy, number, cost, seconds, len(tours), method)
                 self.best[i].offer(attempt, exact, tour)
 
 

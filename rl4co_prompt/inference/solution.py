@@ -21,6 +21,8 @@ class Attempt:
         copy: index of the symmetry copy, 0 for the instance itself.
         prompt: index of the prompt; None for a policy without prompts.
         cost: by the instance's own rounding.
+        seconds: that it took, its share of the pass.
+        rollouts: tours built.
         method: ``greedy`` or ``sampled`` tours, or a ``sweep`` where no time was left for any.
     """
 
@@ -28,6 +30,8 @@ class Attempt:
     copy: int
     prompt: int | None
     cost: float
+    seconds: float = 0.0
+    rollouts: int = 0
     method: str = "greedy"
 
 
@@ -39,16 +43,12 @@ class Solution:
         routes: lists of customer numbers, 1 to n.
         best: the attempt that found them.
         attempts: all that were made.
-        seconds: spent on this instance, its share where several were solved together.
-        rollouts: tours built for it.
     """
 
     instance: Instance
     routes: tuple[tuple[int, ...], ...]
     best: Attempt
     attempts: tuple[Attempt, ...]
-    seconds: float
-    rollouts: int
 
     def __post_init__(self) -> None:
         wrong = self.instance.violation(self.routes)
@@ -89,6 +89,16 @@ class Solution:
         return self.best.method
 
     @property
+    def seconds(self) -> float:
+        """Spent on this instance: its share where several were solved together."""
+        return sum(attempt.seconds for attempt in self.attempts)
+
+    @property
+    def rollouts(self) -> int:
+        """Tours built for this instance."""
+        return sum(attempt.rollouts for attempt in self.attempts)
+
+    @property
     def within_fleet(self) -> bool:
         """Whether there are no more routes than the file has vehicles."""
         limit = self.instance.max_routes
@@ -96,6 +106,8 @@ class Solution:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the routes."""
+        import matplotlib
+
         if ax is None:
             import matplotlib.pyplot as plt
 
@@ -105,10 +117,10 @@ class Solution:
         for route, colour in zip(self.routes, colours, strict=True):
             ax.plot(*xy[[0, *route, 0]].T, linewidth=1, color=colour, zorder=1)
         dot = max(2, min(14, 1500 / len(xy)))
-        ax.scatter(xy[1:, 0], xy[1:, 1], s=dot, color="0.35", zorder=2)
-        ax.scatter(
-            xy[0, 0], xy[0, 1], marker="s", s=48, color="black", edgecolors="white", zorder=3
-        )
+        ink = matplotlib.rcParams["text.color"]
+        (x, y), (depot_x, depot_y) = xy[1:].T, xy[0]
+        ax.scatter(x, y, s=dot, color=ink, linewidths=0, zorder=2)
+        ax.scatter(depot_x, depot_y, s=48, color=ink, marker="s", edgecolors="white", zorder=3)
         ax.set(title=self.title(), xticks=[], yticks=[])
         ax.set_aspect("equal", adjustable="datalim")
         return ax
@@ -153,4 +165,5 @@ def _colours(count: int) -> list[Any]:
 
     if count <= 10:
         return list(matplotlib.colormaps["tab10"].colors[:count])  # type: ignore[attr-defined]
-    return [matplotlib.colormaps["turbo"]((i * 0.618) % 1) for i in range(count)]
+    # Neighbours far apart in hue, and none too dark or too light for its background.
+    return [matplotlib.colormaps["turbo"](0.12 + 0.78 * ((i * 0.618) % 1)) for i in range(count)]

@@ -3,7 +3,6 @@
 import time
 import warnings
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co_prompt.inference.inputs import is_single, read_instances
 from rl4co_prompt.inference.pace import Pace
 from rl4co_prompt.inference.progress import ProgressBar
-from rl4co_prompt.inference.search import Search, instances_at_once, passes
+from rl4co_prompt.inference.search import Pass, Search, instances_at_once, passes
 from rl4co_prompt.inference.solution import Solution
 from rl4co_prompt.inference.sweep import sweep
 from rl4co_prompt.policy.backbone import load_backbone
@@ -102,12 +101,12 @@ class Solver:
                 self._run_all(searches, budget, bar)
             else:
                 self._run_until(searches, budget, begin + time_limit, bar)
-        solutions: list[Solution | None] = [None] * len(instances)
+        _sweep_what_is_late(searches)
+        by_row: dict[int, Solution] = {}
         for search, rows in zip(searches, places, strict=True):
-            for row, solution in zip(rows, _finished(search), strict=True):
-                solutions[row] = solution
-        found = [solution for solution in solutions if solution is not None]
-        return found[0] if is_single(x) else found
+            by_row |= dict(zip(rows, search.solutions(), strict=True))
+        solutions = [by_row[row] for row in range(len(instances))]
+        return solutions[0] if is_single(x) else solutions
 
     def _check(self, num_prompts: int, time_limit: float | None, samples: int | None) -> None:
         if num_prompts < 1:
@@ -157,42 +156,50 @@ class Solver:
     def _run_until(
         self, searches: list[Search], budget: tuple, deadline: float, bar: ProgressBar
     ) -> None:
-        """All instances get their first pass before any gets its second."""
+        """All instances get a part of their first pass before any gets more."""
         bar.total = deadline - time.perf_counter()
-        last = time.perf_counter()
+        done = [0] * len(searches)
+        first = Pass(0, (0,))
+        for i, search in enumerate(searches):
+            now = time.perf_counter()
+            share = now + (deadline - now) / (len(searches) - i)
+            done[i] = self._run_in_time(search, first, 0, share)
+            bar.advance(time.perf_counter() - now, searches)
         for step in passes(*budget):
             for copy in step.copies:
-                for search in searches:
-                    if not self._run_in_time(search, step.alone(copy), deadline):
+                for i, search in enumerate(searches):
+                    now, part = time.perf_counter(), step.alone(copy)
+                    begin = done[i] if part == first else 0
+                    if self._run_in_time(search, part, begin, deadline) < search.size:
                         return
-                    now = time.perf_counter()
-                    bar.advance(now - last, searches)
-                    last = now
+                    bar.advance(time.perf_counter() - now, searches)
 
-    def _run_in_time(self, search: Search, step: Any, deadline: float) -> bool:
-        """Make as much of a pass as there is time for; whether it was all."""
-        done, rows = 0, len(search.instances)
+    def _run_in_time(self, search: Search, step: Pass, done: int, deadline: float) -> int:
+        """Go on with a pass of which some starts are done, as far as time allows; starts done."""
+        rows = len(search.instances)
         while done < search.size:
             left = deadline - time.perf_counter()
             count = self.pace.starts_within(left, rows, search.size, search.size - done)
             if count == 0:
-                return False
+                break
             begin = time.perf_counter()
             search.run(step, done, done + count)
             self.pace.learn(time.perf_counter() - begin, rows, search.size, count)
             done += count
-        return True
+        return done
 
     def _warm_up(self) -> None:
         """Compile or load the kernel, and learn the pace, before any clock runs."""
         rng = np.random.default_rng(0)
-        small = Instance(rng.random((21, 2)), rng.integers(1, 10, 20), 34)
-        for _ in range(2):
+        for size in (10, 10, 100):
+            demand = rng.integers(1, 10, size)
+            search = Search(self.policy, [Instance(rng.random((size + 1, 2)), demand, 50)])
             begin = time.perf_counter()
-            search = Search(self.policy, [small], self.scaling)
-            search.run(next(passes(1, False, 0)))
+            search.run(Pass(0, (0,)))
             seconds = time.perf_counter() - begin
-        self.pace.learn(seconds, 1, 20, 20)
+            if size == 10:
+                self.pace.set_fixed(seconds)
+        self.pace.learn(seconds, 1, size, size)
 
 
 def load_policy(
@@ -220,15 +227,15 @@ def find_weights(name: str | Path) -> Path:
     return found
 
 
-def _finished(search: Search) -> Iterator[Solution]:
-    """Solutions in order; a sweep's where time was up before the policy had its turn."""
-    late = [i for i, best in enumerate(search.best) if best.tour is None]
+def _sweep_what_is_late(searches: list[Search]) -> None:
+    """Routes for the instances that the policy had no time for."""
+    late = [(s, i) for s in searches for i, best in enumerate(s.best) if best.tour is None]
     if late:
+        count = sum(len(search.instances) for search in searches)
         warnings.warn(
-            f"The time limit ended before the policy reached {len(late)} of {len(search.best)} "
-            f"instances of {search.size} customers; their routes are a sweep around the depot.",
-            stacklevel=4,
+            f"The time limit ended before the policy reached {len(late)} of {count} instances; "
+            "their routes are a sweep around the depot.",
+            stacklevel=3,
         )
-    for i in late:
+    for search, i in late:
         search.best[i].offer(*sweep(search.instances[i]))
-    yield from search.solutions()

@@ -114,7 +114,7 @@ class Instance:
         return self.exact_cost(routes) if self.rounding == "none" else self.rounded_cost(routes)
 
     def tour_costs(self, tours: np.ndarray, rounding: str | None = None) -> np.ndarray:
-        """[tour, step] nodes, depot visits as 0, closed -> [tour]"""
+        """[tour, step] nodes from the depot on, its visits as 0; the way back is added -> [tour]"""
         xy = self.coordinates[tours]
         length = np.hypot(*np.moveaxis(xy - np.roll(xy, -1, axis=1), -1, 0))
         return _ROUNDINGS[self.rounding if rounding is None else rounding](length).sum(-1)

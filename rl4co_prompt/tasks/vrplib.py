@@ -4,9 +4,7 @@ The ``vrplib`` package drops node numbers, so it can't tell a file whose section
 them; this reader checks every number and refuses what the model would ignore.
 """
 
-import os
 import re
-import tempfile
 import warnings
 
 from dataclasses import replace
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rl4co_prompt.tasks.files import read_text, write_text
 from rl4co_prompt.tasks.instance import Instance, Routes
 
 _ROUNDING = {"EUC_2D": "nearest", "CEIL_2D": "up", "FLOOR_2D": "down", "EXACT_2D": "none"}
@@ -127,32 +126,6 @@ def write_sol(routes: Routes, cost: float, path: str | Path) -> Path:
     """Write routes as CVRPLIB does."""
     lines = [f"Route #{i}: {' '.join(map(str, route))}" for i, route in enumerate(routes, 1)]
     return write_text(path, "\n".join([*lines, f"Cost {_plain(cost)}"]) + "\n")
-
-
-def read_text(path: Path) -> str:
-    """A text file; a binary one is an error."""
-    if not path.is_file():
-        raise FileNotFoundError(f"No file at {path}.")
-    text = path.read_bytes().decode("utf-8-sig", errors="replace")
-    if "\0" in text:
-        raise ValueError(f"{path} is no text file.")
-    return text
-
-
-def write_text(path: str | Path, text: str) -> Path:
-    """Write to a temporary file beside it, then rename."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return path
 
 
 def _split(text: str, where: str) -> tuple[dict[str, str], dict[str, list[list[str]]]]:

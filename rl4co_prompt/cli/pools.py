@@ -1,32 +1,11 @@
-"""``rl4co-prompt``: thin commands over the package. Heavy imports wait until they are needed."""
+"""Commands about prompt pools."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    help="Prompt learning for generalised vehicle routing with RL4CO.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.command()
-def tasks(
-    unseen: Annotated[bool, typer.Option(help="the 12 test tasks instead")] = False,
-) -> None:
-    """List the training tasks, or the unseen test tasks.
-
-    Example: rl4co-prompt tasks --unseen
-    """
-    from rl4co_prompt.tasks.task import training_tasks, unseen_tasks
-
-    for index, task in enumerate(unseen_tasks() if unseen else training_tasks()):
-        typer.echo(f"{index:3d}  {task.name:16s}  capacity {task.capacity}")
+from rl4co_prompt.cli.app import Json, app, one_sentence_errors, print_json
 
 
 @app.command()
@@ -41,6 +20,7 @@ def keys(
     seed: Annotated[int, typer.Option(help="of instances and K-means")] = 0,
     num_heads: Annotated[int, typer.Option(help="of the backbone; files do not tell")] = 8,
     task: Annotated[list[str] | None, typer.Option(help="default: the 341 tasks")] = None,
+    as_json: Json = False,
 ) -> None:
     """Make an untrained pool: fit keys on a backbone's features.
 
@@ -58,11 +38,14 @@ def keys(
             backbone_options={"num_heads": num_heads},
         )
         policy.save(out)
-        typer.echo(policy.pool.summary())
+        _show(policy.pool, as_json)
 
 
 @app.command()
-def info(pool: Annotated[Path, typer.Argument(help="a .safetensors file of a pool")]) -> None:
+def info(
+    pool: Annotated[Path, typer.Argument(help="a .safetensors file of a pool")],
+    as_json: Json = False,
+) -> None:
     """Show what a prompt pool holds.
 
     Example: rl4co-prompt info pool.safetensors
@@ -70,18 +53,23 @@ def info(pool: Annotated[Path, typer.Argument(help="a .safetensors file of a poo
     with one_sentence_errors():
         from rl4co_prompt.policy.pool import PromptPool
 
-        typer.echo(PromptPool.load(pool).summary())
+        _show(PromptPool.load(pool), as_json)
 
 
-@contextmanager
-def one_sentence_errors() -> Iterator[None]:
-    """Bad input ends with its sentence, not with a traceback."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from None
-
-
-if __name__ == "__main__":
-    app()
+def _show(pool, as_json: bool) -> None:
+    if not as_json:
+        typer.echo(pool.summary())
+        return
+    print_json(
+        {
+            "num_prompts": pool.num_prompts,
+            "num_layers": pool.num_layers,
+            "num_tokens": pool.num_tokens,
+            "embed_dim": pool.embed_dim,
+            "feature": pool.feature,
+            "gated": pool.gate is not None,
+            "has_keys": pool.has_keys,
+            "tasks": list(pool.tasks),
+            "backbone": pool.backbone_fingerprint,
+        }
+    )

@@ -1,0 +1,168 @@
+"""Commands that measure: tables of gaps, and methods at equal time."""
+
+import sys
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rl4co_prompt.cli.app import (
+    Device,
+    Json,
+    Weights,
+    app,
+    one_sentence_errors,
+    print_json,
+    print_tables,
+)
+
+if TYPE_CHECKING:
+    from rl4co_prompt.evaluation.methods import Method
+    from rl4co_prompt.inference.solver import Solver
+
+Suite = Annotated[
+    str,
+    typer.Option(
+        help="uniform, zero-shot, cvrplib, one of their sets such as uniform-100, 50-cluster or X, "
+        "a task such as 80-grid, a folder of .vrp files, or an .npz file"
+    ),
+]
+Methods = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        help="rows, by commas: backbone, backbone@64 (64 passes, sampled after the greedy ones), "
+        "prompt, prompt-top8, LABEL=FILE (another model), hgs, lkh3, ortools",
+    ),
+]
+Pools = Annotated[
+    list[Path] | None, typer.Option("--pool", help="prompts, .safetensors; may be given again")
+]
+Limit = Annotated[int, typer.Option(help="first instances of each set; 0 for all")]
+Lkh = Annotated[str | None, typer.Option(help="the LKH-3 program, if not on PATH")]
+Seed = Annotated[int, typer.Option(help="of generated sets and sampled tours")]
+
+
+@app.command()
+def evaluate(
+    suite: Suite = "zero-shot",
+    method: Methods = "backbone",
+    augment: Annotated[bool, typer.Option(help="also rows with the eight copies")] = False,
+    reference: Annotated[
+        str,
+        typer.Option(
+            help="known: published costs only; hgs, lkh3 or ortools: solve where none is published"
+        ),
+    ] = "known",
+    reference_seconds: Annotated[
+        float | None, typer.Option(help="per instance; by default the paper's, by size")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="reference solves at a time")] = 1,
+    cache: Annotated[Path | None, typer.Option(help="file of reference costs")] = None,
+    lkh: Lkh = None,
+    weights: Weights = "cvrp",
+    pool: Pools = None,
+    limit: Limit = 100,
+    seed: Seed = 2023,
+    scaling: Annotated[str, typer.Option(help="fit, x-range or thousand")] = "fit",
+    device: Device = None,
+    paper: Annotated[bool, typer.Option(help="show the paper's figures, as printed")] = False,
+    csv: Annotated[Path | None, typer.Option(help="write a .csv file")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="write a .md file")] = None,
+    report: Annotated[Path | None, typer.Option(help="write an .html page")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score methods on a suite: the tables of the paper.
+
+    Example: rl4co-prompt evaluate --suite cvrplib --method backbone --augment --report report.html
+    """
+    with one_sentence_errors():
+        from rl4co_prompt.evaluation import evaluate as run, tables
+        from rl4co_prompt.evaluation.methods import parse_methods
+        from rl4co_prompt.evaluation.page import page
+        from rl4co_prompt.evaluation.suites import load_suite
+        from rl4co_prompt.tasks.files import write_text
+
+        methods = parse_methods(method, pool or ())
+        limits = run.Limits(reference_seconds, jobs, lkh, cache)
+        sets = load_suite(suite, limit or None, seed)
+        if reference != "known":
+            sets = run.add_references(sets, reference, limits)
+        solver_for = _solvers(weights, device, scaling)
+        result = run.evaluate(suite, sets, methods, solver_for, augment, seed, limits)
+        if csv is not None:
+            write_text(csv, tables.as_csv(result, paper))
+        if markdown is not None:
+            write_text(markdown, tables.as_markdown(result, paper))
+        if report is not None:
+            write_text(report, page(result, paper, _command()))
+        if as_json:
+            print_json(tables.as_dict(result, paper))
+        else:
+            print_tables(*tables.tables(result, paper))
+
+
+@app.command()
+def compare(
+    suite: Suite = "uniform-100",
+    method: Methods = "hgs,ortools,backbone",
+    seconds: Annotated[str, typer.Option(help="per instance, by commas")] = "0.1,1",
+    cores: Annotated[int, typer.Option(help="for policies; the solvers use one")] = 1,
+    lkh: Lkh = None,
+    weights: Weights = "cvrp",
+    pool: Pools = None,
+    limit: Limit = 10,
+    seed: Seed = 2023,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Compare methods at the same seconds per instance, on the same cores.
+
+    Example: rl4co-prompt compare --suite uniform-100 --seconds 0.1,1,10 --limit 20
+    """
+    with one_sentence_errors():
+        from rl4co_prompt.evaluation.compare import compare as run, compare_rows, compare_table
+        from rl4co_prompt.evaluation.evaluate import Limits
+        from rl4co_prompt.evaluation.methods import parse_methods
+        from rl4co_prompt.evaluation.suites import load_suite
+
+        methods = parse_methods(method, pool or ())
+        times = _numbers(seconds)
+        solver_for = _solvers(weights, device, "fit")
+        records, tables = [], []
+        for one in load_suite(suite, limit or None, seed):
+            found = run(one, methods, solver_for, times, cores, seed, Limits(binary=lkh))
+            records.append({"set": one.name, "rows": compare_rows(found)})
+            tables.append(compare_table(found, one, cores))
+        if as_json:
+            print_json(records)
+        else:
+            print_tables(*tables)
+
+
+def _solvers(weights: str, device: str | None, scaling: str) -> "Callable[[Method], Solver]":
+    """The solver of a method; each is loaded once."""
+    from rl4co_prompt.inference.solver import Solver
+
+    loaded: dict[tuple, Solver] = {}
+
+    def solver_for(method: "Method") -> "Solver":
+        key = (method.weights or weights, method.pool)
+        if key not in loaded:
+            loaded[key] = Solver.from_pretrained(key[0], key[1], device, scaling=scaling)
+        return loaded[key]
+
+    return solver_for
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--seconds takes numbers by commas, got {text!r}.") from None
+
+
+def _command() -> str:
+    return " ".join(["rl4co-prompt", *sys.argv[1:]])

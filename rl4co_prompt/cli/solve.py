@@ -1,0 +1,191 @@
+"""Commands that solve instances or tell what a policy would do with them."""
+
+import re
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rl4co_prompt.cli.app import (
+    Device,
+    Json,
+    Weights,
+    app,
+    one_sentence_errors,
+    print_json,
+    print_tables,
+)
+
+if TYPE_CHECKING:
+    from rl4co_prompt.inference.solution import Solution
+    from rl4co_prompt.tasks.instance import Instance
+
+Files = Annotated[list[Path], typer.Argument(help=".vrp, .csv or .npz files, or folders of .vrp")]
+Pool = Annotated[Path | None, typer.Option(help="prompts for the model, .safetensors")]
+Capacity = Annotated[float | None, typer.Option(help="of a .csv file that does not state it")]
+
+
+@app.command()
+def solve(
+    files: Files,
+    weights: Weights = "cvrp",
+    pool: Pool = None,
+    num_prompts: Annotated[int, typer.Option(help="nearest prompts that compete")] = 8,
+    augment: Annotated[bool, typer.Option(help="try the eight symmetry copies")] = True,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for all files")] = None,
+    samples: Annotated[int, typer.Option(help="passes of sampled tours after that")] = 0,
+    seed: Annotated[int, typer.Option(help="of sampled tours")] = 0,
+    capacity: Capacity = None,
+    scaling: Annotated[str, typer.Option(help="fit, x-range or thousand")] = "fit",
+    device: Device = None,
+    plot: Annotated[Path | None, typer.Option(help="folder for a picture of each")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder for .sol files")] = None,
+    force: Annotated[bool, typer.Option(help="overwrite .sol files")] = False,
+    as_json: Json = False,
+) -> None:
+    """Solve instances: cost, gap to the best known cost, routes.
+
+    Example: rl4co-prompt solve X-n101-k25.vrp --out solutions --plot pictures
+    """
+    with one_sentence_errors():
+        from rl4co_prompt.inference.solver import Solver
+
+        instances, broken = _read(files, capacity)
+        targets = _targets(instances, out, force)
+        solver = Solver.from_pretrained(weights, pool, device, scaling=scaling)
+        solutions = solver.solve(instances, num_prompts, augment, time_limit, seed, samples=samples)
+        for solution, target in zip(solutions, targets, strict=True):
+            if out is not None:
+                solution.write(target.with_suffix(".sol"))
+            if plot is not None:
+                _draw(solution, plot / f"{target.stem}.png")
+        if as_json:
+            print_json([solution.as_dict() for solution in solutions])
+        else:
+            print_tables(_table(solutions))
+        if broken:
+            raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    files: Files,
+    pool: Annotated[Path, typer.Option(help="prompts for the model, .safetensors")],
+    weights: Weights = "cvrp",
+    capacity: Capacity = None,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Show which keys are near an instance, how near, and which prompt it takes.
+
+    Example: rl4co-prompt explain X-n101-k25.vrp --pool pool.safetensors
+    """
+    with one_sentence_errors():
+        from rl4co_prompt.inference.explain import explain_instances
+        from rl4co_prompt.inference.solver import Solver
+
+        instances, broken = _read(files, capacity)
+        solver = Solver.from_pretrained(weights, pool, device)
+        found = explain_instances(solver.policy, instances, solver.scaling)
+        if as_json:
+            print_json(found)
+        else:
+            print_tables(_nearest(found))
+        if broken:
+            raise typer.Exit(1)
+
+
+def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], bool]:
+    """What can be read; the rest is told, and does not stop it."""
+    from rl4co_prompt.inference.inputs import read_instances
+
+    found: list[Instance] = []
+    errors = []
+    for file in files:
+        members = sorted(file.glob("*.vrp")) if file.is_dir() else []
+        for path in members or [file]:
+            try:
+                found += read_instances(path, capacity)
+            except (ValueError, OSError) as error:
+                errors.append(f"Error: {' '.join(str(error).split())}")
+    for line in errors:
+        typer.echo(line, err=True)
+    if not found:
+        raise typer.Exit(1)
+    return found, bool(errors)
+
+
+def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list[Path]:
+    """A file name for each instance, none twice; an error before any work if one is taken."""
+    names: dict[str, int] = {}
+    targets = []
+    for instance in instances:
+        name = re.sub(r"[^\w.-]+", "_", instance.name)[:100].strip(".") or "instance"
+        names[name] = names.get(name, 0) + 1
+        if names[name] > 1:
+            name = f"{name}_{names[name]}"
+        targets.append((out or Path()) / f"{name}.sol")
+    taken = [path for path in targets if out is not None and path.exists()]
+    if taken and not force:
+        raise ValueError(f"{taken[0]} is there already; name another folder, or add --force.")
+    return targets
+
+
+def _draw(solution: "Solution", path: Path) -> None:
+    import io
+
+    from matplotlib.figure import Figure
+
+    from rl4co_prompt.tasks.files import write_bytes
+
+    figure = Figure(figsize=(6, 6.3), layout="constrained", dpi=120)
+    solution.plot(figure.add_subplot())
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    write_bytes(path, picture.getvalue())
+
+
+def _table(solutions: list["Solution"]):
+    import numpy as np
+
+    from rl4co_prompt.evaluation.table import Table
+
+    columns = ["instance", "n", "cost", "best known", "gap %", "routes", "prompt", "copy", "s"]
+    rows = []
+    for s in solutions:
+        reference, limit = s.instance.reference, s.instance.max_routes
+        rows.append(
+            [
+                s.instance.name,
+                str(s.instance.num_customers),
+                _cost(s.cost),
+                "-" if reference is None else _cost(reference),
+                "-" if s.gap is None else f"{100 * s.gap:.2f}",
+                str(len(s.routes)) + ("" if s.within_fleet else f" of {limit} allowed"),
+                "-" if s.prompt is None else str(s.prompt),
+                str(s.copy) if s.method != "sweep" else "sweep",
+                f"{s.seconds:.2f}",
+            ]
+        )
+    gaps = [s.gap for s in solutions if s.gap is not None]
+    if len(gaps) > 1:
+        seconds = sum(s.seconds for s in solutions)
+        mean = f"{100 * float(np.mean(gaps)):.2f}"
+        rows.append([f"mean of {len(gaps)}", "", "", "", mean, "", "", "", f"{seconds:.2f}"])
+    return Table("", columns, rows)
+
+
+def _nearest(found: list[dict], count: int = 4):
+    from rl4co_prompt.evaluation.table import Table
+
+    rows = []
+    for one in found:
+        pairs = zip(one["keys"][:count], one["distances"][:count], strict=True)
+        near = [f"{key}" + ("" if d is None else f" ({d:.3f})") for key, d in pairs]
+        rows.append([one["name"], str(one["customers"]), str(one["prompt"]), "  ".join(near)])
+    return Table("", ["instance", "n", "prompt", "nearest keys (distance)"], rows)
+
+
+def _cost(value: float) -> str:
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.4f}"

@@ -1,0 +1,134 @@
+"""Compare methods at equal time: the same seconds per instance, on the same cores."""
+
+import time
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl4co_prompt.evaluation.evaluate import Limits, Score
+from rl4co_prompt.evaluation.methods import Method
+from rl4co_prompt.evaluation.references import reference_solver
+from rl4co_prompt.evaluation.suites import InstanceSet
+from rl4co_prompt.evaluation.table import Table
+from rl4co_prompt.inference.solver import Solver
+from rl4co_prompt.tasks.instance import Instance
+
+Run = Callable[[Instance], tuple[float, int, float]]  # -> cost, rollouts, seconds
+
+
+def compare(
+    one: InstanceSet,
+    methods: Sequence[Method],
+    solver_for: Callable[[Method], Solver],
+    seconds: Sequence[float],
+    cores: int = 1,
+    seed: int = 0,
+    limits: Limits | None = None,
+) -> list[tuple[float, Score]]:
+    """One instance after another, each method for the same seconds.
+
+    Policies try all copies and prompts and then sample until the time is up. Nothing is taken
+    from a cache.
+    """
+    if not seconds or min(seconds) <= 0:
+        raise ValueError(f"seconds must be positive, got {list(seconds)}.")
+    if cores < 1:
+        raise ValueError(f"cores must be at least 1, got {cores}.")
+    references = np.array([np.nan if i.reference is None else i.reference for i in one.instances])
+    found = []
+    with _on_cores(cores):
+        for limit in seconds:
+            for method in methods:
+                run = _runner(method, solver_for, limit, seed, limits or Limits())
+                results = [run(instance) for instance in one.instances]
+                costs, rollouts, spent = (np.array(x) for x in zip(*results, strict=True))
+                score = Score(
+                    method.label,
+                    False,
+                    one.name,
+                    costs,
+                    references,
+                    float(spent.mean()),
+                    float(rollouts.mean()) if method.neural else np.nan,
+                )
+                found.append((limit, score))
+    return found
+
+
+def compare_table(found: Sequence[tuple[float, Score]], one: InstanceSet, cores: int) -> Table:
+    """Methods by seconds."""
+    limits = list(dict.fromkeys(limit for limit, _ in found))
+    methods = list(dict.fromkeys(score.method for _, score in found))
+    cells = {(limit, score.method): score for limit, score in found}
+    rows = []
+    for method in methods:
+        row = [method]
+        for limit in limits:
+            score = cells[limit, method]
+            figure = f"{score.costs.mean():.4f}"
+            if not np.isnan(score.references).any():
+                figure = f"{score.mean_gap:.2f} ±{score.interval:.2f}"
+            row.append(f"{figure} ({score.seconds:.3g} s)")
+        rows.append(row)
+    what = "mean cost" if np.isnan(found[0][1].references).any() else "mean gap in %, ± 95 %"
+    title = (
+        f"{what} at equal time per instance on {cores} core(s), in brackets the seconds taken; "
+        f"{len(one.instances)} instances of {one.label}, reference: {one.reference_source}"
+    )
+    return Table(title, ["method", *(f"{limit:g} s" for limit in limits)], rows)
+
+
+def compare_rows(found: Sequence[tuple[float, Score]]) -> list[dict[str, Any]]:
+    """One record per method and limit."""
+    return [
+        {
+            "method": score.method,
+            "seconds_allowed": limit,
+            "seconds": score.seconds,
+            "rollouts": None if np.isnan(score.rollouts) else score.rollouts,
+            "mean_gap": None if np.isnan(score.mean_gap) else score.mean_gap,
+            "interval": None if np.isnan(score.interval) else score.interval,
+            "mean_cost": float(score.costs.mean()),
+            "costs": score.costs.tolist(),
+        }
+        for limit, score in found
+    ]
+
+
+def _runner(
+    method: Method,
+    solver_for: Callable[[Method], Solver],
+    limit: float,
+    seed: int,
+    limits: Limits,
+) -> Run:
+    if not method.neural:
+        outside = reference_solver(method.kind, limit, limits.binary)
+
+        def solve(instance: Instance) -> tuple[float, int, float]:
+            routes, seconds = outside.timed(instance)
+            return instance.cost(routes), 0, seconds
+
+        return solve
+    solver = solver_for(method)
+
+    def run(instance: Instance) -> tuple[float, int, float]:
+        begin = time.perf_counter()
+        found = solver.solve(instance, method.num_prompts, True, limit, seed, samples=None)
+        return found.cost, found.rollouts, time.perf_counter() - begin
+
+    return run
+
+
+@contextmanager
+def _on_cores(cores: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(cores)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,136 @@
+"""Figures of an evaluation; each draws one thing on the axes it gets."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rl4co_prompt.evaluation.evaluate import NORMAL, Evaluation, reached
+from rl4co_prompt.inference.search import COPIES
+from rl4co_prompt.inference.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#2a6fbb", "#d1602b", "#2f8f5b", "#8a4fb0", "#b8860b", "#c0396b", "#4c7d86", "#7a6a55")
+
+
+def plot_budget(ax: "Axes", result: Evaluation) -> "Axes":
+    """Mean gap of all instances against rollouts per instance, pass by pass."""
+    for colour, (method, solutions) in zip(_cycle(), _largest_runs(result).items(), strict=False):
+        solutions = [s for s in solutions if s.gap is not None]
+        if not solutions:
+            continue
+        length = min(len(s.attempts) for s in solutions)
+        costs = np.array([[a.cost for a in s.attempts[:length]] for s in solutions])
+        rollouts = np.array([[a.rollouts for a in s.attempts[:length]] for s in solutions])
+        reference = np.array([[s.instance.reference] for s in solutions], dtype=float)
+        gaps = 100 * (np.minimum.accumulate(costs, 1) / reference - 1)
+        budget = rollouts.cumsum(1).mean(0)
+        ax.plot(budget, gaps.mean(0), marker="o", markersize=3, color=colour, label=method)
+    ax.set(xlabel="rollouts per instance", ylabel="mean gap in %", xscale="log")
+    _legend_above(ax)
+    return ax
+
+
+def plot_top_k(ax: "Axes", result: Evaluation) -> "Axes":
+    """Mean gap against the number of prompts that compete."""
+    from matplotlib.ticker import MaxNLocator
+
+    runs = {m: s for m, s in _largest_runs(result).items() if s[0].prompt is not None}
+    for colour, (method, solutions) in zip(_cycle(), runs.items(), strict=False):
+        solutions = [s for s in solutions if s.gap is not None]
+        ranks = 1 + max((a.rank for s in solutions for a in s.attempts), default=0)
+        augmented = any(a.copy for s in solutions for a in s.attempts)
+        for copies, style in ((False, "o-"), (True, "s--"))[: 1 + augmented]:
+            means, errors = zip(
+                *(_mean_gap(solutions, k, copies) for k in range(1, ranks + 1)), strict=True
+            )
+            label = f"{_family(method)} x{COPIES}" if copies else _family(method)
+            ax.errorbar(
+                range(1, ranks + 1), means, errors, fmt=style, color=colour, label=label, capsize=2
+            )
+    ax.set(xlabel="prompts that compete (k)", ylabel="mean gap in %")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend_above(ax)
+    return ax
+
+
+def plot_selection(ax: "Axes", result: Evaluation, method: str) -> "Axes":
+    """How often each prompt is the nearest one, by set (the paper's figure)."""
+    share = selection(result, method)
+    ax.imshow(np.ma.masked_less(share, 0.005), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (row, column), value in np.ndenumerate(share):
+        if value >= 0.005:
+            colour = "white" if value > 0.5 else "#111"
+            ax.text(
+                column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour, size=8
+            )
+    ax.set(xlabel="prompt", xticks=range(share.shape[1]), yticks=range(share.shape[0]))
+    ax.set_yticklabels([one.label for one in result.sets])
+    return ax
+
+
+def selection(result: Evaluation, method: str) -> np.ndarray:
+    """Share of instances by set and nearest prompt. -> [set, prompt]"""
+    nearest = [
+        [s.attempts[0].prompt for s in result.solutions[method, one.name]] for one in result.sets
+    ]
+    tried = [a.prompt for one in result.sets for s in result.solutions[method, one.name]
+             for a in s.attempts]  # fmt: skip
+    count = 1 + max(p for p in tried if p is not None)
+    return np.array(
+        [[np.mean([p == k for p in row]) for k in range(count)] for row in nearest], dtype=float
+    )
+
+
+def extremes(result: Evaluation, count: int = 3) -> tuple[str, list[Solution], list[Solution]]:
+    """The method with the lowest mean gap, and its best and worst instances."""
+    best: tuple[float, str, list[Solution]] | None = None
+    for method, solutions in _largest_runs(result).items():
+        known = [s for s in solutions if s.gap is not None]
+        if known:
+            mean = float(np.mean([s.gap for s in known]))
+            if best is None or mean < best[0]:
+                best = (mean, method, known)
+    if best is None:
+        return "", [], []
+    ordered = sorted(best[2], key=lambda s: s.gap)  # type: ignore[arg-type, return-value]
+    count = min(count, len(ordered) // 2) or 1
+    worst = ordered[::-1][:count] if len(ordered) > 1 else []
+    copies = f" x{COPIES}" if any(a.copy for a in ordered[0].attempts) else ""
+    return best[1] + copies, ordered[:count], worst
+
+
+def _largest_runs(result: Evaluation) -> dict[str, list[Solution]]:
+    """The solutions of each run, under its method with the largest budget."""
+    runs: dict[int, tuple[str, list[Solution]]] = {}
+    for method in sorted(result.methods, key=lambda m: m.num_prompts):
+        lists = [result.solutions.get((method.label, one.name)) for one in result.sets]
+        if all(lists):
+            runs[id(lists[0])] = (method.label, [s for part in lists for s in part or []])
+    return dict(runs.values())
+
+
+def _mean_gap(solutions: list[Solution], k: int, augmented: bool) -> tuple[float, float]:
+    gaps = [
+        100 * (min(a.cost for a in reached(s, k, augmented)) / s.instance.reference - 1)
+        for s in solutions
+        if s.instance.reference is not None
+    ]
+    error = NORMAL * np.std(gaps, ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+    return float(np.mean(gaps)), float(error)
+
+
+def _family(method: str) -> str:
+    """The policy of a row, without its number of prompts."""
+    head, _, tail = method.partition("-top")
+    return head + tail.lstrip("0123456789")
+
+
+def _legend_above(ax: "Axes") -> None:
+    """Out of the way of the curves."""
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+
+
+def _cycle() -> list[str]:
+    return list(COLOURS) * 4

@@ -1,0 +1,159 @@
+"""Suites: named sets of test instances, from files where they are at hand, else generated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from rl4co_prompt.inference.inputs import read_instances
+from rl4co_prompt.tasks.data import VARIABLE, outside_data
+from rl4co_prompt.tasks.generator import TaskGenerator
+from rl4co_prompt.tasks.instance import Instance
+from rl4co_prompt.tasks.task import Task
+
+TEST_SEED = 2023
+_BLOCK = 50  # instances drawn at a time, so that the first ones do not depend on the count
+FULL = 1_000  # instances of a generated set, as in the paper
+
+_UNSEEN = {
+    "cluster": ("CL", "amdkd_test_cluster{}_0-499"),
+    "expansion": ("EA", "amdkd_testsub_expansion{}_0-499"),
+    "explosion": ("EO", "amdkd_testsub_explosion{}_0-499"),
+    "implosion": ("IM", "amdkd_testsub_implosion{}_0-499"),
+    "grid": ("GR", "amdkd_testsub_grid{}_0-499"),
+    "mixed": ("MX", "amdkd_test_mixed{}_0-499"),
+}
+_UNIFORM = {
+    50: "uniform/mvmoe_cvrp50_uniform_0-499.npz",
+    100: "uniform/mvmoe_cvrp100_uniform_0-499.npz",
+    200: "omni/omni_cvrp200_uniform_0-499.npz",
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a set comes from.
+
+    Args:
+        label: its column in tables.
+        file: below the folder of outside data, a .npz file or a folder of .vrp files.
+        task: to generate the set from where there is no file; None if it can't be.
+    """
+
+    label: str
+    file: str
+    task: str | None = None
+
+
+ORIGINS: dict[str, Origin] = {
+    **{f"uniform-{n}": Origin(f"{n} U", file, f"{n}-uniform") for n, file in _UNIFORM.items()},
+    **{
+        f"{size}-{name}": Origin(
+            f"{size} {label}", f"zero_shot/{file.format(size)}.npz", f"{size}-{name}"
+        )
+        for size in (50, 100)
+        for name, (label, file) in _UNSEEN.items()
+    },
+    **{name: Origin(name, f"cvrplib/{name}") for name in ("A", "B", "P", "X")},
+    "XML": Origin("XML", "cvrplib/XML100"),
+}
+
+SUITES: dict[str, tuple[str, ...]] = {
+    "uniform": tuple(f"uniform-{size}" for size in _UNIFORM),
+    "zero-shot": tuple(f"{size}-{name}" for size in (50, 100) for name in _UNSEEN),
+    "cvrplib": ("A", "B", "P", "X", "XML"),
+}
+
+
+@dataclass(frozen=True)
+class InstanceSet:
+    """Instances of one column of a table.
+
+    Args:
+        source: the file they are from, or the seed they were generated with.
+    """
+
+    name: str
+    label: str
+    instances: tuple[Instance, ...]
+    source: str
+
+    @property
+    def reference_source(self) -> str:
+        """Where the best-known costs are from, one for all or the kinds of several."""
+        sources = sorted({"none" if i.reference is None else i.source for i in self.instances})
+        if len(sources) > 1 and all(name.endswith(".sol") for name in sources):
+            return "the .sol beside each file"
+        return ", ".join(sources)
+
+
+def load_suite(name: str, limit: int | None = None, seed: int = TEST_SEED) -> list[InstanceSet]:
+    """The sets of a suite, of a single set, of a task such as ``80-cluster``, or of a path.
+
+    Args:
+        limit: take the first so many instances of each set.
+        seed: of sets that are generated.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1, got {limit}.")
+    if name in SUITES:
+        return [_load(part, limit, seed) for part in SUITES[name]]
+    if name in ORIGINS:
+        return [_load(name, limit, seed)]
+    if Path(name).exists():
+        return [_from_path(Path(name), limit)]
+    try:
+        task = Task.from_name(name)
+    except ValueError:
+        known = ", ".join([*SUITES, *ORIGINS])
+        raise ValueError(
+            f"Unknown suite {name!r}; give one of {known}, a task such as 80-cluster, a folder of "
+            ".vrp files or an .npz file."
+        ) from None
+    return [generated_set(task.name, task, limit or FULL, seed)]
+
+
+def _load(name: str, limit: int | None, seed: int) -> InstanceSet:
+    origin = ORIGINS[name]
+    path = outside_data(origin.file)
+    if path is not None:
+        return replace(_from_path(path, limit), name=name, label=origin.label, source=origin.file)
+    if origin.task is None:
+        raise FileNotFoundError(
+            f"The set {name} is not at hand; let {VARIABLE} name a folder with {origin.file}."
+        )
+    made = generated_set(name, Task.from_name(origin.task), limit or FULL, seed)
+    return replace(made, label=origin.label)
+
+
+def _from_path(path: Path, limit: int | None) -> InstanceSet:
+    instances = read_instances(path)[:limit]
+    named = [
+        replace(i, source=f"{i.source} of {path.name}") if i.source.endswith("hgs_cost") else i
+        for i in instances
+    ]
+    return InstanceSet(path.stem, path.stem, tuple(named), str(path))
+
+
+def generated_set(name: str, task: Task, count: int, seed: int) -> InstanceSet:
+    """The first instances of a task for a seed."""
+    generator, rng = TaskGenerator(task), torch.Generator().manual_seed(seed)
+    blocks = [generator(_BLOCK, rng) for _ in range(0, count, _BLOCK)]
+    drawn = read_instances(torch.cat(blocks)[:count])
+    instances = [replace(instance, name=f"{task.name}-{i}") for i, instance in enumerate(drawn)]
+    return InstanceSet(name, name, tuple(instances), f"generated with seed {seed}")
+
+
+def with_references(
+    sets: Sequence[InstanceSet], costs: dict[str, tuple[float, str]]
+) -> list[InstanceSet]:
+    """The sets with best-known costs and their source, by digest, where instances lack them."""
+
+    def add(instance: Instance) -> Instance:
+        if instance.reference is not None or instance.digest not in costs:
+            return instance
+        cost, source = costs[instance.digest]
+        return replace(instance, reference=cost, source=source)
+
+    return [replace(one, instances=tuple(map(add, one.instances))) for one in sets]

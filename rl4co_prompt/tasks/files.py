@@ -1,0 +1,37 @@
+"""Files that are read whole and never left half-written."""
+
+import os
+import tempfile
+
+from pathlib import Path
+
+
+def read_text(path: Path) -> str:
+    """A text file; a binary one is an error."""
+    if not path.is_file():
+        raise FileNotFoundError(f"No file at {path}.")
+    text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    if "\0" in text:
+        raise ValueError(f"{path} is no text file.")
+    return text
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write text; nothing half-written stays."""
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | Path, data: bytes) -> Path:
+    """Write to a temporary file beside it, then rename."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
