@@ -17,9 +17,17 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
-from helpers import gap, quiet_trainer, solve
+from helpers import mean_gap, quiet_trainer
 
-from rl4co_prompt import MultiTaskCVRPEnv, PromptedPolicy, PromptPOMO, PromptPool, load_backbone
+from rl4co_prompt import (
+    MultiTaskCVRPEnv,
+    PromptedPolicy,
+    PromptPOMO,
+    PromptPool,
+    Solver,
+    load_backbone,
+)
+from rl4co_prompt.inference.inputs import read_instances
 from rl4co_prompt.tasks.data import BACKBONE, outside_data
 from rl4co_prompt.tasks.schedule import Sequential
 
@@ -36,11 +44,11 @@ def load_set(size: int, first: int, last: int):
     weights = outside_data(BACKBONE)
     if path is None or weights is None:
         raise SystemExit("This benchmark needs the outside weights and the mvmoe uniform sets.")
-    return weights, MultiTaskCVRPEnv.load_data(path)[first:last]
+    return weights, read_instances(path)[first:last]
 
 
-def mean_gap(policy, env, td) -> float:
-    return gap(solve(policy, env, td)[0], td["reference"]).mean().item()
+def measure(policy, instances) -> float:
+    return mean_gap(Solver(policy, progress=False).solve(instances, augment=False))[0]
 
 
 def train(options: dict, seed: int, epochs: int) -> tuple[float, float, float]:
@@ -50,10 +58,9 @@ def train(options: dict, seed: int, epochs: int) -> tuple[float, float, float]:
     backbone = load_backbone(weights)
     torch.manual_seed(seed)
     policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, num_prompts=1, **options))
-    env = MultiTaskCVRPEnv(f"{SIZE}-uniform", check_solution=False)
-    before = mean_gap(policy, env, own), mean_gap(policy, env, other)
+    before = measure(policy, own), measure(policy, other)
     model = PromptPOMO(
-        env,
+        MultiTaskCVRPEnv(f"{SIZE}-uniform", check_solution=False),
         policy,
         Sequential([f"{SIZE}-uniform"]),
         lr_milestones=(0.7, 0.9),
@@ -65,7 +72,7 @@ def train(options: dict, seed: int, epochs: int) -> tuple[float, float, float]:
     quiet_trainer(
         max_epochs=epochs, limit_val_batches=0, enable_progress_bar=False, callbacks=[]
     ).fit(model)
-    return *before, mean_gap(policy.eval(), env, other)
+    return *before, measure(policy, other)
 
 
 def main() -> None:

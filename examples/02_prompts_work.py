@@ -15,10 +15,11 @@ from pathlib import Path
 import matplotlib
 import torch
 
-from helpers import gap, get_backbone, plot_routes, quiet_trainer, solve, test_instances
+from helpers import get_backbone, mean_gap, quiet_trainer, test_instances
 from lightning.pytorch.callbacks import Callback
 
-from rl4co_prompt import MultiTaskCVRPEnv, PromptedPolicy, PromptPOMO, PromptPool, fit_keys
+from rl4co_prompt import MultiTaskCVRPEnv, PromptedPolicy, PromptPOMO, PromptPool, Solver, fit_keys
+from rl4co_prompt.inference.solution import Solution
 from rl4co_prompt.tasks.schedule import Sequential
 from rl4co_prompt.tasks.task import TRAINING_GEOMETRIES
 from rl4co_prompt.training.callbacks import PromptProgressBar
@@ -32,14 +33,13 @@ SIZE, COUNT = 50, 128
 class Curve(Callback):
     """Gap on the test instances after each epoch; the clock runs in training only."""
 
-    def __init__(self, policy, env, td):
-        self.policy, self.env, self.td = policy, env, td
+    def __init__(self, solver, instances):
+        self.solver, self.instances = solver, instances
         self.points = [(0.0, self.gap())]
         self.seconds = 0.0
 
     def gap(self) -> float:
-        cost, _ = solve(self.policy, self.env, self.td)
-        return gap(cost, self.td["reference"]).mean().item()
+        return mean_gap(self.solver.solve(self.instances, num_prompts=1, augment=False))[0]
 
     def on_train_epoch_start(self, trainer, module):
         self.begin = time.perf_counter()
@@ -49,32 +49,31 @@ class Curve(Callback):
         self.points.append((self.seconds, self.gap()))
 
 
-def report(name: str, policy, env, td) -> list[float]:
-    """Print gap with 95 % interval, without and with the symmetry copies."""
-    means = []
-    for augment in (False, True):
-        gaps = gap(solve(policy, env, td, augment)[0], td["reference"])
-        error = 1.96 * gaps.std() / len(gaps) ** 0.5
-        means.append(gaps.mean().item())
-        print(f"{name:24s} {'x8' if augment else '  '}  {gaps.mean():5.2f} % +- {error:.2f}")
-    return means
+def report(name: str, solver, instances) -> list[Solution]:
+    """Print gap with 95 % interval, without and with the symmetry copies; solutions without."""
+    plain = solver.solve(instances, num_prompts=1, augment=False)
+    copies = solver.solve(instances, num_prompts=1)
+    for label, solutions in (("  ", plain), ("x8", copies)):
+        mean, error = mean_gap(solutions)
+        print(f"{name:24s} {label}  {mean:5.2f} % +- {error:.2f}")
+    return plain
 
 
-def draw(curve: Curve, plain: float, before, after, td, picture: Path) -> None:
+def draw(curve: Curve, before: list[Solution], after: list[Solution], picture: Path) -> None:
     """The curve, and the routes of the instance that gained the median amount."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2))
     seconds, gaps = zip(*curve.points, strict=True)
-    left.axhline(plain, color="0.5", linestyle="--", label="frozen model alone")
+    left.axhline(mean_gap(before)[0], color="0.5", linestyle="--", label="frozen model alone")
     left.plot(seconds, gaps, marker="o", markersize=3, label="with prompts")
     left.set(xlabel="seconds of training", ylabel="gap to HGS in %", ylim=(0, None))
-    left.set_title(f"{SIZE} customers, {len(td)} instances not trained on")
+    left.set_title(f"{SIZE} customers, {len(before)} instances not trained on")
     left.legend()
     left.spines[["top", "right"]].set_visible(False)
-    gain = gap(before[0], td["reference"]) - gap(after[0], td["reference"])
-    shown = int(gain.argsort()[len(gain) // 2])
-    for ax, (cost, tour), name in ((middle, before, "frozen alone"), (right, after, "prompted")):
-        percent = gap(cost, td["reference"])[shown]
-        plot_routes(ax, td[shown], tour[shown], f"{name}: {cost[shown]:.2f} ({percent:+.1f} %)")
+    gains = [old.gap - new.gap for old, new in zip(before, after, strict=True)]
+    shown = sorted(range(len(gains)), key=gains.__getitem__)[len(gains) // 2]
+    for ax, solutions, name in ((middle, before, "frozen alone"), (right, after, "prompted")):
+        solution = solutions[shown]
+        solution.plot(ax).set_title(f"{name}: {solution.cost:.2f} ({100 * solution.gap:+.1f} %)")
     figure.tight_layout()
     figure.savefig(picture, dpi=110)
 
@@ -88,9 +87,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
 
     backbone, trained_at = get_backbone()
-    td = test_instances(SIZE, COUNT)
-    env = MultiTaskCVRPEnv(f"{SIZE}-uniform", check_solution=False)
-    plain = report(f"trained at n={trained_at}, alone", backbone, env, td)[0]
+    instances = test_instances(SIZE, COUNT)
+    before = report(f"trained at n={trained_at}, alone", Solver(backbone), instances)
 
     tasks = [f"{SIZE}-{geometry}" for geometry in TRAINING_GEOMETRIES]
     torch.manual_seed(0)
@@ -99,9 +97,10 @@ def main() -> None:
     policy = PromptedPolicy(backbone, pool)
     print(policy.trainable_parameters())
 
-    curve = Curve(policy, env, td)
+    solver = Solver(policy, progress=False)
+    curve = Curve(solver, instances)
     model = PromptPOMO(
-        env,
+        MultiTaskCVRPEnv(f"{SIZE}-uniform", check_solution=False),
         policy,
         Sequential(tasks),
         lr_milestones=(0.7, 0.9),
@@ -111,15 +110,13 @@ def main() -> None:
     )
     callbacks = [curve, PromptProgressBar(leave=False)]
     quiet_trainer(max_epochs=arguments.epochs, limit_val_batches=0, callbacks=callbacks).fit(model)
-    policy.eval()
 
     drawn = arguments.epochs * arguments.instances
     print(f"{curve.seconds:.0f} seconds of training on {drawn} instances")
-    report("with prompts", policy, env, td)
+    after = report("with prompts", solver, instances)
     with open(arguments.out / "02_curve.csv", "w", newline="") as file:
         csv.writer(file).writerows([("seconds", "gap"), *curve.points])
-    draw(curve, plain, solve(backbone, env, td), solve(policy, env, td), td,
-         arguments.out / "02_prompts_work.png")  # fmt: skip
+    draw(curve, before, after, arguments.out / "02_prompts_work.png")
     policy.save(arguments.out / "02_pool.safetensors")
     print(f"Curve, picture and pool are in {arguments.out}")
 

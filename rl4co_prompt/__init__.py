@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from rl4co_prompt._registration import register_with_rl4co
 
 if TYPE_CHECKING:
+    from rl4co_prompt.inference.solution import Solution
+    from rl4co_prompt.inference.solver import Solver
     from rl4co_prompt.policy.backbone import POMOPolicy, load_backbone, save_backbone
     from rl4co_prompt.policy.policy import PromptedPolicy
     from rl4co_prompt.policy.pool import PromptPool
     from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
     from rl4co_prompt.tasks.generator import TaskGenerator
+    from rl4co_prompt.tasks.instance import Instance
     from rl4co_prompt.tasks.task import Task, training_tasks, unseen_tasks
     from rl4co_prompt.training.keys import fit_keys
     from rl4co_prompt.training.prompt_pomo import PromptPOMO
@@ -22,11 +25,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Instance": "tasks.instance",
     "MultiTaskCVRPEnv": "tasks.env",
     "POMOPolicy": "policy.backbone",
     "PromptPOMO": "training.prompt_pomo",
     "PromptPool": "policy.pool",
     "PromptedPolicy": "policy.policy",
+    "Solution": "inference.solution",
+    "Solver": "inference.solver",
     "Task": "tasks.task",
     "TaskGenerator": "tasks.generator",
     "fit_keys": "training.keys",
@@ -37,11 +43,14 @@ _HOME = {
 }
 
 __all__ = [
+    "Instance",
     "MultiTaskCVRPEnv",
     "POMOPolicy",
     "PromptPOMO",
     "PromptPool",
     "PromptedPolicy",
+    "Solution",
+    "Solver",
     "Task",
     "TaskGenerator",
     "fit_keys",

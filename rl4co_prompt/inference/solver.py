@@ -72,7 +72,7 @@ class Solver:
         samples: int | None = 0,
         capacity: float | None = None,
     ) -> Any:
-        """Solve instances; more prompts, copies or samples never make a result worse.
+        """Solve instances; more prompts or copies, and any samples, never make a result worse.
 
         Args:
             x: a .vrp, .csv or .npz file, a folder of .vrp files, a pandas table of x, y, demand

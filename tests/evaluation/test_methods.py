@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from rl4co_prompt.evaluation.methods import parse_methods
+
+POOL = Path("pool.safetensors")
+
+
+def test_names_become_methods():
+    found = parse_methods("backbone, prompt,prompt-top8,backbone@64,omni=o.pt,hgs", [POOL])
+
+    assert [m.label for m in found] == [
+        "backbone", "prompt", "prompt-top8", "backbone@64", "omni", "hgs",
+    ]  # fmt: skip
+    assert [m.num_prompts for m in found] == [1, 1, 8, 1, 1, 1]
+    assert [m.neural for m in found] == [True] * 5 + [False]
+    assert found[3].passes == 64
+    assert found[4].weights == Path("o.pt")
+    assert found[2].pool == POOL
+
+
+def test_every_pool_gets_its_rows():
+    found = parse_methods("prompt,backbone", [Path("a/one.safetensors"), Path("two.safetensors")])
+
+    assert [m.label for m in found] == ["prompt (one)", "prompt (two)", "backbone"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("prompts", "Unknown method 'prompts'; use backbone"),
+        ("prompt-top0", "Unknown method"),
+        ("backbone@0", "Unknown method"),
+        ("=x.pt", "Unknown method"),
+        ("", "Unknown method ''"),
+        ("backbone,backbone", "backbone is named twice"),
+    ],
+)
+def test_unknown_or_doubled_names_are_told(names, message):
+    with pytest.raises(ValueError, match=message):
+        parse_methods(names, [POOL])
+
+
+def test_prompts_need_a_pool():
+    with pytest.raises(ValueError, match="needs prompts; give --pool"):
+        parse_methods("prompt-top8")

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from rl4co_prompt.evaluation.generate import write_npz
+from rl4co_prompt.evaluation.suites import (
+    ORIGINS,
+    SUITES,
+    generated_set,
+    load_suite,
+    with_references,
+)
+from rl4co_prompt.tasks.task import Task, unseen_tasks
+from rl4co_prompt.tasks.vrplib import write_vrp
+from tests.conftest import outside
+
+
+@pytest.fixture
+def no_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("RL4CO_PROMPT_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_zero_shot_has_the_papers_twelve_sets():
+    assert list(SUITES["zero-shot"]) == [task.name for task in unseen_tasks()]
+    assert [ORIGINS[name].label for name in SUITES["zero-shot"]][:3] == ["50 CL", "50 EA", "50 EO"]
+
+
+def test_sets_are_generated_where_no_file_is(no_data):
+    sets = load_suite("zero-shot", limit=3, seed=7)
+
+    assert [one.source for one in sets] == ["generated with seed 7"] * 12
+    assert [len(one.instances) for one in sets] == [3] * 12
+    assert sets[0].instances[0].num_customers == 50
+    assert sets[0].reference_source == "none"
+
+
+def test_the_first_instances_do_not_depend_on_their_number():
+    few, many = (generated_set("a", Task(8), count, seed=3).instances for count in (2, 120))
+
+    assert [i.digest for i in few] == [i.digest for i in many[:2]]
+    assert len({i.digest for i in many}) == 120
+
+
+def test_files_of_the_named_folder_are_used(no_data):
+    instances = generated_set("a", Task(50), 5, seed=1).instances
+    write_npz(instances, no_data / ORIGINS["uniform-50"].file)
+    one = load_suite("uniform-50", limit=2)[0]
+
+    assert one.source == ORIGINS["uniform-50"].file
+    assert [i.digest for i in one.instances] == [i.digest for i in instances[:2]]
+
+
+def test_cvrplib_is_never_made_up(no_data):
+    with pytest.raises(FileNotFoundError, match="The set A is not at hand; let RL4CO_PROMPT_DATA"):
+        load_suite("cvrplib")
+
+
+def test_tasks_folders_and_files_are_suites(tmp_path):
+    task = load_suite("12-grid", limit=2)[0]
+    for instance in task.instances:
+        write_vrp(instance, tmp_path / f"{instance.name}.vrp")
+    file = write_npz(task.instances, tmp_path / "set.npz")
+
+    assert task.name == "12-grid"
+    for path in (tmp_path, file):
+        one = load_suite(str(path))[0]
+        assert [i.digest for i in one.instances] == [i.digest for i in task.instances]
+
+
+@pytest.mark.parametrize("name", ["nothing", "50-nowhere", "a/folder"])
+def test_unknown_names_are_told(name):
+    with pytest.raises(ValueError, match=r"Unknown suite .* zero-shot, .* a task such as"):
+        load_suite(name)
+    with pytest.raises(ValueError, match="limit must be at least 1"):
+        load_suite("uniform", limit=0)
+
+
+def test_references_fill_gaps_and_keep_their_source():
+    one = generated_set("a", Task(8), 2, seed=1)
+    known = with_references([one], {one.instances[0].digest: (3.0, "hgs, 1 s")})[0]
+    again = with_references([known], {i.digest: (9.0, "other") for i in one.instances})[0]
+
+    assert [i.reference for i in known.instances] == [3.0, None]
+    assert known.reference_source == "hgs, 1 s, none"
+    assert [i.reference for i in again.instances] == [3.0, 9.0]
+
+
+def test_published_sets_have_published_references():
+    outside("uniform/mvmoe_cvrp100_uniform_0-499.npz")
+    sets = load_suite("uniform", limit=50)
+
+    assert np.mean([i.reference for i in sets[1].instances]) == pytest.approx(15.453, abs=0.001)
+    assert sets[1].reference_source == "hgs_cost of mvmoe_cvrp100_uniform_0-499.npz"
+
+
+def test_cvrplib_has_the_papers_115_instances():
+    outside("cvrplib")
+    sets = load_suite("cvrplib")
+
+    assert [len(one.instances) for one in sets] == [27, 23, 23, 22, 20]
+    assert all(i.reference and i.rounding == "nearest" for one in sets for i in one.instances)
+    assert sets[0].reference_source == "the .sol beside each file"
