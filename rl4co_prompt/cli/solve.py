@@ -2,6 +2,7 @@
 
 import re
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Files = Annotated[list[Path], typer.Argument(help=".vrp, .csv or .npz files, or folders of .vrp")]
 Pool = Annotated[Path | None, typer.Option(help="prompts for the model, .safetensors")]
-Capacity = Annotated[float | None, typer.Option(help="of a .csv file that does not state it")]
+Capacity = Annotated[float | None, typer.Option(help="of .csv files that do not state it")]
 
 
 @app.command()
@@ -98,12 +99,12 @@ def explain(
 
 def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], bool]:
     """What can be read; the rest is told, and does not stop it."""
-    from rl4co_prompt.inference.inputs import read_instances
+    from rl4co_prompt.inference.inputs import read_instances, vrp_files
 
     found: list[Instance] = []
     errors = []
     for file in files:
-        members = sorted(file.glob("*.vrp")) if file.is_dir() else []
+        members = vrp_files(file) if file.is_dir() else []
         for path in members or [file]:
             try:
                 found += read_instances(path, capacity)
@@ -118,14 +119,14 @@ def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], 
 
 def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list[Path]:
     """A file name for each instance, none twice; an error before any work if one is taken."""
-    names: dict[str, int] = {}
-    targets = []
+    names: list[str] = []
     for instance in instances:
-        name = re.sub(r"[^\w.-]+", "_", instance.name)[:100].strip(".") or "instance"
-        names[name] = names.get(name, 0) + 1
-        if names[name] > 1:
-            name = f"{name}_{names[name]}"
-        targets.append((out or Path()) / f"{name}.sol")
+        stem = (
+            re.sub(r"[^\w.-]+", "_", instance.name, flags=re.ASCII)[:100].strip("._") or "instance"
+        )
+        numbered = (f"{stem}_{number}" for number in count(2))
+        names.append(stem if stem not in names else next(x for x in numbered if x not in names))
+    targets = [(out or Path()) / f"{name}.sol" for name in names]
     taken = [path for path in targets if out is not None and path.exists()]
     if taken and not force:
         raise ValueError(f"{taken[0]} is there already; name another folder, or add --force.")
@@ -176,12 +177,12 @@ def _table(solutions: list["Solution"]):
     return Table("", columns, rows)
 
 
-def _nearest(found: list[dict], count: int = 4):
+def _nearest(found: list[dict], shown: int = 4):
     from rl4co_prompt.evaluation.table import Table
 
     rows = []
     for one in found:
-        pairs = zip(one["keys"][:count], one["distances"][:count], strict=True)
+        pairs = zip(one["keys"][:shown], one["distances"][:shown], strict=True)
         near = [f"{key}" + ("" if d is None else f" ({d:.3f})") for key, d in pairs]
         rows.append([one["name"], str(one["customers"]), str(one["prompt"]), "  ".join(near)])
     return Table("", ["instance", "n", "prompt", "nearest keys (distance)"], rows)

@@ -2,7 +2,7 @@
 
 import csv
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,23 @@ from tensordict import TensorDict
 
 from rl4co_prompt.tasks.env import read_npz
 from rl4co_prompt.tasks.files import read_text
-from rl4co_prompt.tasks.instance import Instance
+from rl4co_prompt.tasks.instance import Instance, as_number
 from rl4co_prompt.tasks.vrplib import read_vrp
 
 if TYPE_CHECKING:
     import pandas
 
 _READERS = ".vrp, .csv or .npz"
+_CONSTRAINTS = {
+    "time_windows",
+    "durations",
+    "ready_time",
+    "due_time",
+    "due_date",
+    "service_time",
+    "open_route",
+    "distance_limit",
+}  # names that RL4CO and common tables give to what the model would ignore
 
 
 def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
@@ -53,9 +63,14 @@ def is_single(x: Any) -> bool:
     return isinstance(x, Instance) or _is_table(x)
 
 
+def vrp_files(folder: Path) -> list[Path]:
+    """The .vrp files of a folder, by name."""
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() == ".vrp")
+
+
 def _from_path(path: Path, capacity: float | None) -> list[Instance]:
     if path.is_dir():
-        files = sorted(path.glob("*.vrp"))
+        files = vrp_files(path)
         if not files:
             raise ValueError(f"There is no .vrp file in {path}.")
         return [read_vrp(file) for file in files]
@@ -63,7 +78,7 @@ def _from_path(path: Path, capacity: float | None) -> list[Instance]:
         raise FileNotFoundError(f"No file or folder at {path}.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _from_arrays(read_npz(path), path.stem)
+        return _from_arrays(_unshared(read_npz(path)), path.stem)
     if suffix == ".csv":
         return [_from_table(_read_csv(path), capacity, str(path))]
     if suffix == ".vrp":
@@ -73,6 +88,8 @@ def _from_path(path: Path, capacity: float | None) -> list[Instance]:
 
 def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Instance]:
     """``depot``, ``customers`` (or ``locs``), ``demand``, ``capacity``; one instance or several."""
+    _refuse_constraints(arrays, name)
+    name = str(arrays.get("name", name))
     named = {key: _as_array(arrays[key]) for key in arrays if key != "name"}
     if "customers" not in named and "locs" in named:
         named["customers"] = named["locs"]
@@ -84,12 +101,12 @@ def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Inst
     customers, demand = named["customers"], named["demand"]
     if demand.ndim == 1 and customers.ndim == 2:
         customers, demand = customers[None], demand[None]
-    count = len(demand)
     if demand.ndim != 2 or customers.shape != (*demand.shape, 2):
         raise ValueError(
             f"{name}: customers must be [n, 2] and demand [n], or both with a leading axis of "
             f"instances; got {list(named['customers'].shape)} and {list(named['demand'].shape)}."
         )
+    count = len(demand)
     try:
         depot = np.broadcast_to(named["depot"].reshape(-1, 2), (count, 2))
         capacity = np.broadcast_to(named["capacity"].reshape(-1), (count,))
@@ -118,7 +135,10 @@ def _reference(
         if key in named:
             if named[key].size != count:
                 raise ValueError(f"{name}: {key} must have one cost per instance.")
-            return named[key].reshape(count), key
+            try:
+                return named[key].reshape(count).astype(float), key
+            except (TypeError, ValueError):
+                raise ValueError(f"{name}: {key} must be numbers.") from None
     return None, ""
 
 
@@ -128,6 +148,7 @@ def _from_tensordict(td: TensorDict) -> list[Instance]:
     missing = [key for key in ("locs", "demand") if key not in td.keys()]  # noqa: SIM118
     if missing:
         raise ValueError(f"The TensorDict lacks {', '.join(missing)}; it is no CVRP.")
+    _refuse_constraints(td.keys(), "The TensorDict")
     demand, locs = td["demand"], td["locs"]
     if "depot" in td.keys() and locs.shape[-2] == demand.shape[-1]:  # noqa: SIM118
         depot, customers = td["depot"], locs
@@ -143,7 +164,7 @@ def _from_tensordict(td: TensorDict) -> list[Instance]:
         arrays = {"depot": depot[i], "customers": customers[i], "demand": whole, "capacity": unit}
         if "reference" in td.keys():  # noqa: SIM118
             arrays["reference"] = td["reference"][i]
-        found += [replace(x, name=f"instance-{i}") for x in _from_arrays(arrays)]
+        found += _from_arrays(arrays, f"instance-{i}")
     return found
 
 
@@ -151,7 +172,8 @@ def _undivided(shares: np.ndarray, capacity: float | None) -> tuple[np.ndarray, 
     """Whole demands and their capacity behind float32 shares; the shares where there are none."""
     for unit in range(1, 4097) if capacity is None else [capacity]:
         demand = shares.astype(np.float64) * unit
-        if np.abs(demand - demand.round()).max(initial=0) < 1e-6 * max(unit, 100):
+        near = np.abs(demand - demand.round()).max(initial=0) < 1e-6 * max(unit, 100)
+        if near and ((demand.round() > 0) == (shares > 0)).all():
             return demand.round(), unit
     return shares, 1.0
 
@@ -161,11 +183,13 @@ def _is_table(x: Any) -> bool:
 
 
 def _columns(table: "pandas.DataFrame") -> dict[str, list]:
-    return {str(column).strip().lower(): table[column].tolist() for column in table.columns}
+    names = _unique([str(column).strip().lower() for column in table.columns], "table")
+    return {name: _as_array(table.iloc[:, i].to_numpy()).tolist() for i, name in enumerate(names)}
 
 
 def _from_table(columns: dict[str, list], capacity: float | None, name: str) -> Instance:
     """Columns x, y, demand, the depot in the first row; capacity in a column or an argument."""
+    _refuse_constraints(columns, name)
     missing = [key for key in ("x", "y", "demand") if key not in columns]
     if missing:
         raise ValueError(
@@ -174,25 +198,57 @@ def _from_table(columns: dict[str, list], capacity: float | None, name: str) -> 
         )
     if not columns["x"]:
         raise ValueError(f"{name} has no rows.")
-    if capacity is None:
-        stated = {value for value in columns.get("capacity", []) if not _is_blank(value)}
+    stated = {_cell(value) for value in columns.get("capacity", []) if not _is_blank(value)}
+    if capacity is None or stated:
         if len(stated) != 1:
             raise ValueError(
                 f"{name} does not say how much a vehicle carries; give capacity=, --capacity, or a "
                 "column 'capacity' with one value."
             )
-        capacity = stated.pop()
+        (carried,) = stated
+    else:
+        carried = capacity
     depot, *demand = columns["demand"]
-    if not _is_blank(depot) and str(depot).strip() not in ("0", "0.0"):
+    if not _is_blank(depot) and as_number(str(depot).strip()) != 0:
         raise ValueError(f"{name}: the first row is the depot, so its demand must be 0.")
     xy = list(zip(columns["x"], columns["y"], strict=True))
-    instance = Instance(_as_array(xy), _as_array(demand), capacity, name)
+    instance = Instance(_as_array(xy), _as_array(demand), carried, name)  # type: ignore[arg-type]
     return replace(instance, name=Path(name).stem)
 
 
 def _is_blank(value: Any) -> bool:
     """An empty cell: NaN in pandas, no text in a file."""
-    return value is None or value != value or str(value).strip() == ""
+    return value is None or str(value).strip().lower() in ("", "nan", "<na>")
+
+
+def _cell(value: Any) -> float | str:
+    number = as_number(str(value).strip())
+    return str(value) if number is None else number
+
+
+def _unique(names: list[str], where: str) -> list[str]:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{where} has the column {name!r} twice.")
+    return names
+
+
+def _refuse_constraints(keys: Iterable[str], name: str) -> None:
+    for key in keys:
+        if key in _CONSTRAINTS:
+            raise ValueError(f"{name} has {key}, which is not part of a plain CVRP.")
+
+
+def _unshared(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """As :meth:`MultiTaskCVRPEnv.load_data`: demands that are not whole are shares."""
+    demand = arrays.get("demand")
+    if demand is None or "capacity" not in arrays or (demand == np.floor(demand)).all():
+        return arrays
+    capacity = np.asarray(arrays["capacity"], float).reshape(-1, 1)
+    whole = (demand * capacity).round()
+    if np.abs(whole - demand * capacity).max() < 1e-3:
+        return {**arrays, "demand": whole.reshape(demand.shape)}
+    return {**arrays, "capacity": np.ones(1)}
 
 
 def _read_csv(path: Path) -> dict[str, list]:
@@ -202,7 +258,7 @@ def _read_csv(path: Path) -> dict[str, list]:
         raise ValueError(f"{path} can't be read as a table: {error}.") from None
     if any(len(row) != len(head) for row in rows):
         raise ValueError(f"{path}: every row must have {len(head)} cells, as the first has.")
-    names = [name.strip().lower() for name in head]
+    names = _unique([name.strip().lower() for name in head], str(path))
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
@@ -210,6 +266,8 @@ def _as_array(values: Any) -> np.ndarray:
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
+        small = array.dtype.kind == "f" and array.itemsize < 8
+        return array.astype(str).astype(float) if small else array
     except ValueError:
         raise ValueError("Arrays must be rectangular; got rows of different lengths.") from None

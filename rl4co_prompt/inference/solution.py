@@ -121,7 +121,8 @@ class Solution:
         (x, y), (depot_x, depot_y) = xy[1:].T, xy[0]
         ax.scatter(x, y, s=dot, color=ink, linewidths=0, zorder=2)
         ax.scatter(depot_x, depot_y, s=48, color=ink, marker="s", edgecolors="white", zorder=3)
-        ax.set(title=self.title(), xticks=[], yticks=[])
+        ax.set_title(self.title().replace("$", r"\$"))  # no formula
+        ax.set(xticks=[], yticks=[])
         ax.set_aspect("equal", adjustable="datalim")
         return ax
 
@@ -152,6 +153,7 @@ class Solution:
             "gap": self.gap,
             "routes": [list(route) for route in self.routes],
             "max_routes": instance.max_routes,
+            "within_fleet": self.within_fleet,
             "prompt": self.prompt,
             "copy": self.copy,
             "method": self.method,

@@ -2,6 +2,7 @@
 
 import inspect
 import zipfile
+import zlib
 
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,16 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile):
+    except (
+        ValueError,
+        EOFError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RuntimeError,
+        zlib.error,
+        zipfile.BadZipFile,
+    ):
         raise ValueError(f"{path} can't be read; expected an .npz file of plain arrays.") from None
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from tensordict import TensorDict
 Routes = Sequence[Sequence[int]]
 
 LARGEST = 1e12  # coordinate; its square still has room
-FINE = 2**14  # above this capacity, float32 can't tell one unit from RL4CO's slack of 1e-5
-GRID = 2**15  # multiples of 1 / GRID add up exactly in float32
+FINE, FEW = 2**14, 300  # up to this capacity and this many a route, float32 counts units right
+GRID = 2**20  # multiples of 1 / GRID add up exactly in float32
+ROOM = GRID + 10  # of them that RL4CO, with its slack of 1e-5, lets a vehicle carry
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "none": lambda length: length,
@@ -66,11 +69,16 @@ class Instance:
                 f"{self.name}: coordinates must be [n + 1, 2], depot first, and demand [n]; got "
                 f"{list(xy.shape)} and {list(demand.shape)}."
             )
-        capacity = float(_numbers(self.capacity, self.name, "capacity").reshape(-1)[0])
+        stated = _numbers(self.capacity, self.name, "capacity")
+        if stated.size != 1:
+            raise ValueError(f"{self.name}: the capacity must be one number, got {stated.size}.")
+        capacity, fleet = stated.item(), self.max_routes
+        if fleet is not None and not (fleet == int(fleet) and fleet > 0):
+            raise ValueError(f"{self.name}: max_routes of {fleet} is no fleet.")
         _check(self.name, xy, demand, capacity)
         if self.reference is not None and not 0 < self.reference < math.inf:
             raise ValueError(f"{self.name}: a reference cost of {self.reference} is no cost.")
-        object.__setattr__(self, "coordinates", xy)
+        object.__setattr__(self, "coordinates", xy + 0.0)  # no -0
         object.__setattr__(self, "demand", demand)
         object.__setattr__(self, "capacity", capacity)
 
@@ -83,7 +91,9 @@ class Instance:
         """Demands and capacity as integers, in the largest unit that makes them whole."""
         exact = [Fraction(repr(x)) for x in (*self.demand.tolist(), self.capacity)]
         unit = math.lcm(*(x.denominator for x in exact))
-        *demand, capacity = (int(x * unit) for x in exact)
+        whole = [int(x * unit) for x in exact]
+        common = math.gcd(*whole)
+        *demand, capacity = (x // common for x in whole)
         return demand, capacity
 
     @cached_property
@@ -96,9 +106,12 @@ class Instance:
     def shares(self) -> np.ndarray:
         """Demand by capacity, float32, such that no sum up to 1 + 1e-5 is above the capacity."""
         demand, capacity = self.whole
-        if capacity > FINE:
-            demand, capacity = [-(-d * GRID // capacity) for d in demand], GRID
-        return np.array([d / capacity for d in demand], np.float32)
+        most = min(len(demand), capacity)  # customers with a demand that fit one vehicle
+        if capacity <= FINE and most <= FEW:
+            return np.array([d / capacity for d in demand], np.float32)
+        # Rounded up, so no overload passes; room for the rounding where a unit is larger than it.
+        room = ROOM - most if capacity * (most + 1) <= ROOM - most else ROOM
+        return np.array([-(-d * room // capacity) / GRID for d in demand], np.float32)
 
     def exact_cost(self, routes: Routes) -> float:
         """Length of the routes, unrounded."""
@@ -128,7 +141,8 @@ class Instance:
         for number, route in enumerate(routes, 1):
             load = sum(demand[customer - 1] for customer in route)
             if load > capacity:
-                return f"route {number} carries {load} of {capacity}"
+                unit = self.capacity / capacity
+                return f"route {number} carries {load * unit:.15g} of {self.capacity:.15g}"
         return None
 
 
@@ -177,12 +191,36 @@ def _numbers(values: object, name: str, field: str) -> np.ndarray:
         array = np.asarray(values)
         if array.dtype.kind == "f" and array.itemsize < 8:
             array = array.astype(str)
+        if array.dtype.kind in "USO":  # Python reads more as numbers than people do
+            array = np.array([_as_float(x) for x in array.ravel()]).reshape(array.shape)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}: {field} must be numbers.") from None
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: {field} has a NaN or infinite value.")
     return array
+
+
+def as_number(word: str) -> float | None:
+    """A plain decimal number; None for anything else."""
+    if len(word) > 100 or not _NUMBER.fullmatch(word):
+        return None
+    value = float(word)
+    lost = math.isinf(value) or (value == 0 and Fraction(word) != 0)
+    return None if lost else value
+
+
+def _as_float(x: object) -> float:
+    if not isinstance(x, str):
+        return math.nan if x is None else float(x)  # type: ignore[arg-type]
+    if x.strip().lower() in ("nan", "inf", "-inf"):
+        return float(x)
+    value = as_number(x.strip())
+    if value is None:
+        raise ValueError
+    return value
 
 
 def _check(name: str, xy: np.ndarray, demand: np.ndarray, capacity: float) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rl4co_prompt.tasks.files import read_text, write_text
-from rl4co_prompt.tasks.instance import Instance, Routes
+from rl4co_prompt.tasks.instance import Instance, Routes, as_number
 
 _ROUNDING = {"EUC_2D": "nearest", "CEIL_2D": "up", "FLOOR_2D": "down", "EXACT_2D": "none"}
 _TYPE = {rounding: kind for kind, rounding in _ROUNDING.items()}
@@ -30,8 +30,7 @@ _LABELS = {
     "DISPLAY_DATA_TYPE",
 }
 _SECTIONS = ("NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION")
-_NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})([eE][+-]?\d{1,2})?", re.ASCII)
-_KNOWN_VALUE = re.compile(r"(?:optimal|best)(?: known)?(?: value| solution)?\s*:\s*([\d.]+)", re.I)
+_KNOWN_VALUE = re.compile(r"(?:optimal|best)(?: known)?(?: value| solution)?\s*:\s*(\S+)", re.I)
 _COST = re.compile(r"^\s*cost\s*:?\s*(\S+)\s*$", re.I | re.M)
 _ROUTE = re.compile(r"^\s*route\s*#?\s*\d+\s*:(.*)$", re.I | re.M)
 
@@ -47,7 +46,7 @@ def read_vrp(path: str | Path) -> Instance:
         cost, _ = read_sol(beside)
         return replace(instance, reference=cost, source=beside.name)
     except (ValueError, OSError) as error:
-        warnings.warn(f"No gap from the solution beside {path}: {error}", stacklevel=2)
+        warnings.warn(f"The solution beside {path} is not used: {error}", stacklevel=2)
         return instance
 
 
@@ -66,9 +65,9 @@ def parse_vrp(text: str, where: str = "The text") -> Instance:
     depot = _depot(sections["DEPOT_SECTION"], nodes, where)
     if demands[depot][0]:
         raise ValueError(f"{where}: the depot, node {depot}, has a demand.")
-    customers = [node for node in nodes if node != depot]
+    customers = sorted(node for node in nodes if node != depot)
     known = _KNOWN_VALUE.search(labels.get("COMMENT", ""))
-    reference = _positive(known[1].rstrip(".")) if known else None
+    reference = _positive(known[1].rstrip(".,;)]")) if known else None
     vehicles = labels.get("VEHICLES")
     # Messages name the file, tables the instance.
     instance = Instance(
@@ -92,7 +91,7 @@ def read_sol(path: str | Path) -> tuple[float, list[list[int]]]:
     if cost is None:
         raise ValueError(f"{path} states no cost; expected a line such as 'Cost 784'.")
     try:
-        routes = [[int(x) for x in line.split()] for line in _ROUTE.findall(text)]
+        routes = [[_customer(x) for x in line.split()] for line in _ROUTE.findall(text)]
     except ValueError:
         raise ValueError(f"{path}: a route holds something that is no customer number.") from None
     return cost, routes
@@ -140,16 +139,16 @@ def _split(text: str, where: str) -> tuple[dict[str, str], dict[str, list[list[s
             break
         if not line:
             continue
-        if word.endswith("_SECTION"):
+        if word.endswith("_SECTION") and ":" not in word:
             if word not in _SECTIONS:
-                raise ValueError(f"{where}: {word[:40]} is not part of a plain CVRP.")
+                raise ValueError(f"{where}: {word[:40]!r} is not part of a plain CVRP.")
             if word in sections:
                 raise ValueError(f"{where} has two {word}s.")
             rows = sections.setdefault(word, [])
         elif ":" in line:
             label, value = (x.strip() for x in line.split(":", 1))
             if label.upper() in labels:
-                raise ValueError(f"{where} states {label.upper()[:40]} twice.")
+                raise ValueError(f"{where} states {label.upper()[:40]!r} twice.")
             labels[label.upper()] = value
             rows = None
         elif rows is not None:
@@ -169,20 +168,18 @@ def _check_labels(labels: dict[str, str], where: str) -> None:
             raise ValueError(f"{where} lacks {label}.")
     kind = labels.get("TYPE", "CVRP").upper()
     if kind != "CVRP":
-        raise ValueError(f"{where} is of TYPE {kind[:40]}; only CVRP is solved.")
+        raise ValueError(f"{where} is of TYPE {kind[:40]!r}; only CVRP is solved.")
     if labels["EDGE_WEIGHT_TYPE"].upper() not in _ROUNDING:
         raise ValueError(
-            f"{where}: EDGE_WEIGHT_TYPE {labels['EDGE_WEIGHT_TYPE'][:40]} is not supported; the "
+            f"{where}: EDGE_WEIGHT_TYPE {labels['EDGE_WEIGHT_TYPE'][:40]!r} is not supported; the "
             f"model needs points in the plane ({', '.join(_ROUNDING)})."
         )
     for label, value in labels.items():
-        zero = (
-            label in ("DISTANCE", "SERVICE_TIME") and _NUMBER.fullmatch(value) and not float(value)
-        )
+        zero = label in ("DISTANCE", "SERVICE_TIME") and as_number(value) == 0
         if label not in _LABELS and not zero:
             raise ValueError(
-                f"{where} states {label[:40]}, which is not part of a plain CVRP; delete the line "
-                "if it is no constraint."
+                f"{where} states {label[:40]!r}, which is not part of a plain CVRP; delete the "
+                "line if it is no constraint."
             )
 
 
@@ -205,6 +202,8 @@ def _rows(rows: list[list[str]], width: int, where: str, section: str) -> dict[i
 def _depot(rows: list[list[str]], nodes: dict[int, list[float]], where: str) -> int:
     words = [word for row in rows for word in row]
     depots = words[: words.index("-1")] if "-1" in words else words
+    if any(word != "-1" for word in words[len(depots) :]):
+        raise ValueError(f"{where}: DEPOT_SECTION goes on after its end, -1.")
     if len(depots) != 1:
         raise ValueError(f"{where}: DEPOT_SECTION must name one depot, got {len(depots)}.")
     depot = _whole(depots[0], where, "DEPOT_SECTION")
@@ -214,21 +213,29 @@ def _depot(rows: list[list[str]], nodes: dict[int, list[float]], where: str) -> 
 
 
 def _number(word: str, where: str, field: str) -> float:
-    if not _NUMBER.fullmatch(word):
+    value = as_number(word)
+    if value is None:
         raise ValueError(f"{where}: {field} holds {word[:40]!r}, which is no number.")
-    return float(word)
+    return value
 
 
 def _whole(word: str, where: str, field: str) -> int:
     value = _number(word, where, field)
-    if value != int(value) or value < 0:
+    if value != int(value) or not 0 <= value < 2**53:
         raise ValueError(f"{where}: {field} holds {word[:40]!r}, which is no count.")
     return int(value)
 
 
 def _positive(word: str) -> float | None:
     """A cost, or None where it is none."""
-    return float(word) if _NUMBER.fullmatch(word) and float(word) > 0 else None
+    value = as_number(word)
+    return value if value is not None and value > 0 else None
+
+
+def _customer(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()):
+        raise ValueError
+    return int(word)
 
 
 def _plain(value: float) -> str:
