@@ -165,7 +165,7 @@ def _table(solutions: list["Solution"]):
                 "-" if s.gap is None else f"{100 * s.gap:.2f}",
                 str(len(s.routes)) + ("" if s.within_fleet else f" of {limit} allowed"),
                 "-" if s.prompt is None else str(s.prompt),
-                str(s.copy) if s.method != "sweep" else "sweep",
+                str(s.copy) if s.method != "nearest" else "nearest",
                 f"{s.seconds:.2f}",
             ]
         )

@@ -23,7 +23,7 @@ class Attempt:
         cost: by the instance's own rounding.
         seconds: that it took, its share of the pass.
         rollouts: tours built.
-        method: ``greedy`` or ``sampled`` tours, or a ``sweep`` where no time was left for any.
+        method: ``greedy`` or ``sampled`` tours, or ``nearest`` neighbours where no time was left.
     """
 
     rank: int

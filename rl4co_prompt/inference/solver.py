@@ -12,15 +12,19 @@ import torch
 from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt.inference.inputs import is_single, read_instances
+from rl4co_prompt.inference.nearest import nearest_neighbour
 from rl4co_prompt.inference.pace import Pace
 from rl4co_prompt.inference.progress import ProgressBar
 from rl4co_prompt.inference.search import Pass, Search, instances_at_once, passes
 from rl4co_prompt.inference.solution import Solution
-from rl4co_prompt.inference.sweep import sweep
 from rl4co_prompt.policy.backbone import load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
 from rl4co_prompt.tasks.instance import Instance
+
+IN_HASTE = 16  # instances at once under a time limit: some are better solved than none
+
+AFTERWARDS = 2e-5  # seconds per customer to make and check routes when time is up
 
 
 class Solver:
@@ -93,15 +97,18 @@ class Solver:
         instances = read_instances(x, capacity)
         if not instances:
             return []
-        searches, places = self._searches(instances, self._prompts(num_prompts), seed)
+        most = None if time_limit is None else IN_HASTE
+        searches, places = self._searches(instances, self._prompts(num_prompts), seed, most)
         budget = (self._prompts(num_prompts), augment, samples)
         bar = ProgressBar(self.progress)
         with bar:
             if time_limit is None:
                 self._run_all(searches, budget, bar)
             else:
-                self._run_until(searches, budget, begin + time_limit, bar)
-        _sweep_what_is_late(searches)
+                customers = sum(instance.num_customers for instance in instances)
+                reserve = min(time_limit / 10, AFTERWARDS * customers)
+                self._run_until(searches, budget, begin + time_limit - reserve, bar)
+        _finish_what_is_late(searches)
         by_row: dict[int, Solution] = {}
         for search, rows in zip(searches, places, strict=True):
             by_row |= dict(zip(rows, search.solutions(), strict=True))
@@ -125,7 +132,7 @@ class Solver:
         return min(num_prompts, policy.pool.num_prompts)
 
     def _searches(
-        self, instances: list[Instance], num_prompts: int, seed: int
+        self, instances: list[Instance], num_prompts: int, seed: int, most: int | None
     ) -> tuple[list[Search], list[list[int]]]:
         """Batches of equal size, and which instances are in each."""
         by_size: dict[int, list[int]] = {}
@@ -133,7 +140,7 @@ class Solver:
             by_size.setdefault(instance.num_customers, []).append(row)
         places = []
         for size, rows in sorted(by_size.items()):
-            step = instances_at_once(self.policy, size)
+            step = min(instances_at_once(self.policy, size), most or len(rows))
             places += [rows[low : low + step] for low in range(0, len(rows), step)]
         searches = [
             Search(self.policy, [instances[row] for row in rows], self.scaling, num_prompts, seed)
@@ -227,15 +234,15 @@ def find_weights(name: str | Path) -> Path:
     return found
 
 
-def _sweep_what_is_late(searches: list[Search]) -> None:
+def _finish_what_is_late(searches: list[Search]) -> None:
     """Routes for the instances that the policy had no time for."""
     late = [(s, i) for s in searches for i, best in enumerate(s.best) if best.tour is None]
     if late:
         count = sum(len(search.instances) for search in searches)
         warnings.warn(
             f"The time limit ended before the policy reached {len(late)} of {count} instances; "
-            "their routes are a sweep around the depot.",
+            "their routes go from neighbour to neighbour.",
             stacklevel=3,
         )
     for search, i in late:
-        search.best[i].offer(*sweep(search.instances[i]))
+        search.best[i].offer(*nearest_neighbour(search.instances[i]))

@@ -16,7 +16,7 @@ from tensordict import TensorDict
 
 Routes = Sequence[Sequence[int]]
 
-LARGEST = 1e12  # coordinate; its square still has room
+LARGEST = 1e12  # coordinate or capacity; squares still have room
 FINE, FEW = 2**14, 300  # up to this capacity and this many a route, float32 counts units right
 GRID = 2**20  # multiples of 1 / GRID add up exactly in float32
 ROOM = GRID + 10  # of them that RL4CO, with its slack of 1e-5, lets a vehicle carry
@@ -89,9 +89,13 @@ class Instance:
     @cached_property
     def whole(self) -> tuple[list[int], int]:
         """Demands and capacity as integers, in the largest unit that makes them whole."""
-        exact = [Fraction(repr(x)) for x in (*self.demand.tolist(), self.capacity)]
-        unit = math.lcm(*(x.denominator for x in exact))
-        whole = [int(x * unit) for x in exact]
+        numbers = [*self.demand.tolist(), self.capacity]
+        if all(x.is_integer() for x in numbers):
+            whole = [int(x) for x in numbers]
+        else:
+            exact = [Fraction(repr(x)) for x in numbers]
+            unit = math.lcm(*(x.denominator for x in exact))
+            whole = [int(x * unit) for x in exact]
         common = math.gcd(*whole)
         *demand, capacity = (x // common for x in whole)
         return demand, capacity

@@ -8,7 +8,9 @@ import torch
 from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt import Instance, MultiTaskCVRPEnv, Solution, Solver, TaskGenerator, save_backbone
+from rl4co_prompt.inference.nearest import nearest_neighbour
 from rl4co_prompt.inference.pace import Pace
+from rl4co_prompt.inference.search import routes_of
 from rl4co_prompt.tasks.vrplib import write_vrp
 from tests.conftest import outside
 
@@ -213,12 +215,12 @@ def test_a_limit_that_allows_everything_changes_nothing(solver):
     assert [x.cost for x in limited] == pytest.approx([x.cost for x in free], rel=1e-3)
 
 
-def test_without_time_for_the_policy_routes_come_from_a_sweep_and_a_warning(solver):
+def test_without_time_for_the_policy_routes_go_to_neighbours_and_a_warning(solver):
     td = TaskGenerator("14-cluster")(3, rng=0)
     with pytest.warns(UserWarning, match="before the policy reached 3 of 3 instances"):
         found = solver.solve(td, time_limit=1e-9)
 
-    assert [x.method for x in found] == ["sweep"] * 3
+    assert [x.method for x in found] == ["nearest"] * 3
     assert [x.prompt for x in found] == [None] * 3
 
 
@@ -309,3 +311,18 @@ def test_published_costs_come_out(outside_backbone):
     found = Solver(outside_backbone).solve(read_instances(path)[:50], augment=False)
 
     assert np.mean([x.cost for x in found]) == pytest.approx(15.811, abs=0.002)
+
+
+def test_nearest_neighbours_give_feasible_routes_at_once():
+    rng = np.random.default_rng(1)
+    for n, capacity in ((1, 9), (7, 9), (300, 30), (1000, 10**12)):
+        one = Instance(rng.integers(0, 100, (n + 1, 2)), rng.integers(1, 10, n), capacity)
+        attempt, exact, tour = nearest_neighbour(one)
+        assert one.violation(routes_of(tour)) is None
+        assert exact == pytest.approx(attempt.cost) == pytest.approx(length(one, routes_of(tour)))
+
+
+def test_neighbours_are_taken_nearest_first():
+    line = Instance([[0, 0], [3, 0], [1, 0], [-2, 0]], [1, 1, 1], 2)
+
+    assert routes_of(nearest_neighbour(line)[2]) == ((2, 1), (3,))
