@@ -85,6 +85,7 @@ def evaluate(
         from rl4co_prompt.evaluation.suites import load_suite
         from rl4co_prompt.tasks.files import write_text
 
+        _check_suffixes({csv: ".csv", markdown: ".md", report: ".html"})
         methods = parse_methods(method, pool or ())
         limits = run.Limits(reference_seconds, jobs, lkh, cache)
         sets = load_suite(suite, limit or None, seed)
@@ -92,16 +93,16 @@ def evaluate(
             sets = run.add_references(sets, reference, limits)
         solver_for = _solvers(weights, device, scaling)
         result = run.evaluate(suite, sets, methods, solver_for, augment, seed, limits)
+        if as_json:
+            print_json(tables.as_dict(result, paper))
+        else:
+            print_tables(*tables.tables(result, paper))
         if csv is not None:
             write_text(csv, tables.as_csv(result, paper))
         if markdown is not None:
             write_text(markdown, tables.as_markdown(result, paper))
         if report is not None:
             write_text(report, page(result, paper, _command()))
-        if as_json:
-            print_json(tables.as_dict(result, paper))
-        else:
-            print_tables(*tables.tables(result, paper))
 
 
 @app.command()
@@ -155,6 +156,13 @@ def _solvers(weights: str, device: str | None, scaling: str) -> "Callable[[Metho
         return loaded[key]
 
     return solver_for
+
+
+def _check_suffixes(files: dict[Path | None, str]) -> None:
+    """Before any work: a folder, or a file of another kind, is no place for a table."""
+    for file, suffix in files.items():
+        if file is not None and (file.suffix != suffix or file.is_dir()):
+            raise ValueError(f"{file} must be a file that ends in {suffix}.")
 
 
 def _numbers(text: str) -> list[float]:

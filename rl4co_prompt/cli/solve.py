@@ -56,15 +56,15 @@ def solve(
         targets = _targets(instances, out, force)
         solver = Solver.from_pretrained(weights, pool, device, scaling=scaling)
         solutions = solver.solve(instances, num_prompts, augment, time_limit, seed, samples=samples)
-        for solution, target in zip(solutions, targets, strict=True):
-            if out is not None:
-                solution.write(target.with_suffix(".sol"))
-            if plot is not None:
-                _draw(solution, plot / f"{target.stem}.png")
         if as_json:
             print_json([solution.as_dict() for solution in solutions])
         else:
             print_tables(_table(solutions))
+        for solution, target in zip(solutions, targets, strict=True):
+            if out is not None:
+                solution.write(target)
+            if plot is not None:
+                _draw(solution, plot / f"{target.stem}.png")
         if broken:
             raise typer.Exit(1)
 

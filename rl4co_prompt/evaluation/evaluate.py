@@ -193,6 +193,7 @@ def _policy_scores(
 ) -> None:
     prompts = max(method.num_prompts for method in group)
     passes = group[0].passes
+    solver.label = f"{group[0].label} on {one.label}"
     if passes is None:
         solutions = solver.solve(list(one.instances), prompts, augment, seed=seed)
         runs = [(False, solutions), (True, solutions)][: 1 + augment]

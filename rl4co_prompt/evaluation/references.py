@@ -112,7 +112,7 @@ def _solve_all(
     running: dict[Future[Timed], tuple[str, str]] = {}
     found: dict[tuple[str, str], Timed] = {}
     try:
-        with ProgressBar(progress) as bar:
+        with ProgressBar(progress, solver.name) as bar:
             bar.total = len(missing)
             while waiting or running:
                 # None is handed out ahead: after a failure nothing new may begin.

@@ -22,9 +22,11 @@ class ProgressBar:
 
     Args:
         wanted: whether to show anything; without a terminal nothing is shown.
+        label: of what is done.
     """
 
-    def __init__(self, wanted: bool = True):
+    def __init__(self, wanted: bool = True, label: str = "solving"):
+        self._label = label
         self._wanted = wanted and sys.stderr.isatty()
         self._begin = time.perf_counter()
         self._bar: Progress | None = None
@@ -45,7 +47,7 @@ class ProgressBar:
             return
         if self._bar is None:
             self._bar = Progress(
-                TextColumn("solving"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.percentage:>3.0f} %"),
                 TextColumn("{task.fields[figure]}"),
@@ -53,7 +55,7 @@ class ProgressBar:
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task("solving", total=self.total, figure="")
+            self._task = self._bar.add_task(self._label, total=self.total, figure="")
             self._bar.start()
         self._bar.update(self._task, completed=self._done, figure=figure(searches))
 

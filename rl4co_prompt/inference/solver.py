@@ -23,7 +23,6 @@ from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
 from rl4co_prompt.tasks.instance import Instance
 
 IN_HASTE = 16  # instances at once under a time limit: some are better solved than none
-
 AFTERWARDS = 2e-5  # seconds per customer to make and check routes when time is up
 
 
@@ -41,6 +40,7 @@ class Solver:
         if problem != "cvrp":
             raise ValueError(f"The solver is for CVRP, the policy for {problem!r}.")
         self.policy, self.scaling, self.progress = policy.eval(), scaling, progress
+        self.label = "solving"  # of the bar
         self.pace = Pace()
         self._warm_up()
 
@@ -61,9 +61,7 @@ class Solver:
             **options: of the solver.
         """
         policy = load_policy(backbone, pool)
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(policy.to(device), **options)
+        return cls(policy.to(_device(device)), **options)
 
     def solve(
         self,
@@ -100,7 +98,7 @@ class Solver:
         most = None if time_limit is None else IN_HASTE
         searches, places = self._searches(instances, self._prompts(num_prompts), seed, most)
         budget = (self._prompts(num_prompts), augment, samples)
-        bar = ProgressBar(self.progress)
+        bar = ProgressBar(self.progress, self.label)
         with bar:
             if time_limit is None:
                 self._run_all(searches, budget, bar)
@@ -207,6 +205,18 @@ class Solver:
             if size == 10:
                 self.pace.set_fixed(seconds)
         self.pace.learn(seconds, 1, size, size)
+
+
+def _device(name: str | torch.device | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"Unknown device {name!r}; use cpu or cuda.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("There is no CUDA GPU at hand; use the device cpu.")
+    return device
 
 
 def load_policy(
