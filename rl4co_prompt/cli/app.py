@@ -50,6 +50,8 @@ def print_tables(*tables: "Table") -> None:
     if not console.is_terminal:
         console = Console(width=1_000)
     for table in tables:
+        if table.title:
+            console.print(table.title, style="italic", markup=False, highlight=False)
         for part in table.rich(console.width):
             console.print(part)
 

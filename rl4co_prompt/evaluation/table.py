@@ -40,7 +40,7 @@ class Table:
         return parts
 
     def _part(self, columns: list[int]) -> RichTable:
-        table = RichTable(title=self.title or None, title_justify="left")
+        table = RichTable()
         for i in columns:
             table.add_column(self.columns[i], justify="right" if i else "left", overflow="fold")
         for number, row in enumerate(self.rows):

@@ -1,7 +1,7 @@
 """A progress bar that appears only when there is something to wait for."""
 
 import sys
-import time
+import threading
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 if TYPE_CHECKING:
     from rl4co_prompt.inference.search import Search
@@ -26,38 +33,59 @@ class ProgressBar:
     """
 
     def __init__(self, wanted: bool = True, label: str = "solving"):
-        self._label = label
-        self._wanted = wanted and sys.stderr.isatty()
-        self._begin = time.perf_counter()
-        self._bar: Progress | None = None
-        self._done = 0.0
         self.total = 1.0
+        self._label, self._done, self._figure = label, 0.0, ""
+        self._bar: Progress | None = None
+        # A clock of its own: the first pass may take long, and nobody should wonder.
+        self._clock = threading.Timer(PATIENCE, self._show) if wanted and _watched() else None
+        self._lock = threading.Lock()
 
     def __enter__(self) -> "ProgressBar":
+        if self._clock is not None:
+            self._clock.daemon = True
+            self._clock.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._clock is not None:
+            self._clock.cancel()
+        with self._lock:
+            self._clock = None
+            if self._bar is not None:
+                self._bar.stop()
 
     def advance(self, work: float, searches: "Sequence[Search]") -> None:
         """Note that work is done."""
-        self._done += work
-        if not self._wanted or time.perf_counter() - self._begin < PATIENCE:
+        if self._clock is None:
             return
-        if self._bar is None:
+        with self._lock:
+            self._done += work
+            self._figure = figure(searches)
+            if self._bar is not None:
+                self._bar.update(self._task, completed=self._done, figure=self._figure)
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._clock is None:  # over meanwhile
+                return
             self._bar = Progress(
+                SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.percentage:>3.0f} %"),
                 TextColumn("{task.fields[figure]}"),
+                TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(self._label, total=self.total, figure="")
+            self._task = self._bar.add_task(self._label, total=self.total, figure=self._figure)
+            self._bar.update(self._task, completed=self._done)
             self._bar.start()
-        self._bar.update(self._task, completed=self._done, figure=figure(searches))
+
+
+def _watched() -> bool:
+    return sys.stderr.isatty()
 
 
 def figure(searches: "Sequence[Search]") -> str:
