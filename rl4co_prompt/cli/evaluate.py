@@ -67,6 +67,9 @@ def evaluate(
     limit: Limit = 100,
     seed: Seed = 2023,
     scaling: Annotated[str, typer.Option(help="fit, x-range or thousand")] = "fit",
+    rounded: Annotated[
+        bool, typer.Option(help="edge lengths as the files round them, or real ones")
+    ] = True,
     device: Device = None,
     paper: Annotated[bool, typer.Option(help="show the paper's figures, as printed")] = False,
     csv: Annotated[Path | None, typer.Option(help="write a .csv file")] = None,
@@ -82,13 +85,15 @@ def evaluate(
         from rl4co_prompt.evaluation import evaluate as run, tables
         from rl4co_prompt.evaluation.methods import parse_methods
         from rl4co_prompt.evaluation.page import page
-        from rl4co_prompt.evaluation.suites import load_suite
+        from rl4co_prompt.evaluation.suites import load_suite, unrounded
         from rl4co_prompt.tasks.files import write_text
 
         _check_suffixes({csv: ".csv", markdown: ".md", report: ".html"})
         methods = parse_methods(method, pool or ())
         limits = run.Limits(reference_seconds, jobs, lkh, cache)
         sets = load_suite(suite, limit or None, seed)
+        if not rounded:
+            sets = [unrounded(one) for one in sets]
         if reference != "known":
             sets = run.add_references(sets, reference, limits)
         solver_for = _solvers(weights, device, scaling)

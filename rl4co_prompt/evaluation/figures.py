@@ -16,6 +16,8 @@ COLOURS = ("#2a6fbb", "#d1602b", "#2f8f5b", "#8a4fb0", "#b8860b", "#c0396b", "#4
 
 def plot_budget(ax: "Axes", result: Evaluation) -> "Axes":
     """Mean gap of all instances against rollouts per instance, pass by pass."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     for colour, (method, solutions) in zip(_cycle(), _largest_runs(result).items(), strict=False):
         solutions = [s for s in solutions if s.gap is not None]
         if not solutions:
@@ -28,6 +30,9 @@ def plot_budget(ax: "Axes", result: Evaluation) -> "Axes":
         budget = rollouts.cumsum(1).mean(0)
         ax.plot(budget, gaps.mean(0), marker="o", markersize=3, color=colour, label=method)
     ax.set(xlabel="rollouts per instance", ylabel="mean gap in %", xscale="log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     _legend_above(ax)
     return ax
 

@@ -86,5 +86,7 @@ def plot_instance(ax, instance: Instance):
     ax.scatter(*xy[1:].T, s=2 + 120 * share, color="#2a6fbb", alpha=0.7, linewidths=0)
     ax.scatter(*xy[0], s=40, marker="s", color="#d1602b", zorder=2)
     ax.set(xticks=[], yticks=[], aspect="equal")
+    if xy.min() >= 0 and xy.max() <= 1:
+        ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     ax.set_title(instance.name, fontsize=9)
     return ax

@@ -52,7 +52,7 @@ tr.faint td { color: var(--faint); font-style: italic; }
 .wrap th { text-align: left; }
 td.best { font-weight: 700; color: var(--accent); }
 small { color: var(--faint); font-weight: 400; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr));
+.pair { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr));
   gap: 1rem; }
 .maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 16rem), 1fr));
   gap: 1rem; }

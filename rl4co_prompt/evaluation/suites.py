@@ -1,5 +1,7 @@
 """Suites: named sets of test instances, from files where they are at hand, else generated."""
 
+import zlib
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +15,10 @@ from rl4co_prompt.tasks.instance import Instance
 from rl4co_prompt.tasks.task import Task
 
 TEST_SEED = 2023
+_SOLUTIONS = {
+    ".sol": "the .sol beside each file",
+    ".sol, unrounded": "the routes of the .sol beside each file, unrounded",
+}
 _BLOCK = 50  # instances drawn at a time, so that the first ones do not depend on the count
 FULL = 1_000  # instances of a generated set, as in the paper
 
@@ -83,8 +89,9 @@ class InstanceSet:
     def reference_source(self) -> str:
         """Where the best-known costs are from, one for all or the kinds of several."""
         sources = sorted({"none" if i.reference is None else i.source for i in self.instances})
-        if len(sources) > 1 and all(name.endswith(".sol") for name in sources):
-            return "the .sol beside each file"
+        for ending, kind in _SOLUTIONS.items():
+            if len(sources) > 1 and all(name.endswith(ending) for name in sources):
+                return kind
         return ", ".join(sources)
 
 
@@ -138,11 +145,29 @@ def _from_path(path: Path, limit: int | None) -> InstanceSet:
 
 def generated_set(name: str, task: Task, count: int, seed: int) -> InstanceSet:
     """The first instances of a task for a seed."""
-    generator, rng = TaskGenerator(task), torch.Generator().manual_seed(seed)
+    # The name belongs to the seed: maps drawn from the same numbers would not be independent.
+    own = zlib.crc32(f"{seed} {task.name}".encode())
+    generator, rng = TaskGenerator(task), torch.Generator().manual_seed(own)
     blocks = [generator(_BLOCK, rng) for _ in range(0, count, _BLOCK)]
     drawn = read_instances(torch.cat(blocks)[:count])
     instances = [replace(instance, name=f"{task.name}-{i}") for i, instance in enumerate(drawn)]
     return InstanceSet(name, name, tuple(instances), f"generated with seed {seed}")
+
+
+def unrounded(one: InstanceSet) -> InstanceSet:
+    """The set in real lengths; references are those of the reference routes, where known."""
+
+    def convert(instance: Instance) -> Instance:
+        if instance.rounding == "none":
+            return instance
+        routes = instance.reference_routes
+        plain = replace(instance, rounding="none", reference=None, source="")
+        if routes is None:
+            return plain
+        source = f"routes of {instance.source}, unrounded"
+        return replace(plain, reference=plain.cost(routes), source=source)
+
+    return replace(one, instances=tuple(map(convert, one.instances)))
 
 
 def with_references(

@@ -45,6 +45,7 @@ class Instance:
             ``down``.
         reference: best cost known, with the same rounding.
         source: of the reference.
+        reference_routes: that have this cost, where they are known.
         max_routes: number of vehicles, where the file limits it.
     """
 
@@ -55,6 +56,7 @@ class Instance:
     rounding: str = "none"
     reference: float | None = None
     source: str = ""
+    reference_routes: Routes | None = None
     max_routes: int | None = None
 
     def __post_init__(self) -> None:

@@ -43,8 +43,14 @@ def read_vrp(path: str | Path) -> Instance:
     if not beside.is_file():
         return instance
     try:
-        cost, _ = read_sol(beside)
-        return replace(instance, reference=cost, source=beside.name)
+        cost, routes = read_sol(beside)
+        sound = instance.violation(routes) is None and instance.cost(routes) == cost
+        return replace(
+            instance,
+            reference=cost,
+            source=beside.name,
+            reference_routes=routes if sound else None,
+        )
     except (ValueError, OSError) as error:
         warnings.warn(f"The solution beside {path} is not used: {error}", stacklevel=2)
         return instance

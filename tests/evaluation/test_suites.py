@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,10 +9,11 @@ from rl4co_prompt.evaluation.suites import (
     SUITES,
     generated_set,
     load_suite,
+    unrounded,
     with_references,
 )
 from rl4co_prompt.tasks.task import Task, unseen_tasks
-from rl4co_prompt.tasks.vrplib import write_vrp
+from rl4co_prompt.tasks.vrplib import write_sol, write_vrp
 from tests.conftest import outside
 
 
@@ -100,3 +103,26 @@ def test_cvrplib_has_the_papers_115_instances():
     assert [len(one.instances) for one in sets] == [27, 23, 23, 22, 20]
     assert all(i.reference and i.rounding == "nearest" for one in sets for i in one.instances)
     assert sets[0].reference_source == "the .sol beside each file"
+
+
+def test_maps_of_one_seed_are_independent():
+    """Explosion and grid move few of their uniform points; they must not share them."""
+    a, b = (generated_set(n, Task.from_name(n), 3, seed=1) for n in ("50-explosion", "50-grid"))
+    points = [{tuple(xy) for i in one.instances for xy in i.coordinates} for one in (a, b)]
+
+    assert not points[0] & points[1]
+
+
+def test_unrounded_sets_are_measured_in_real_lengths(tmp_path):
+    one = generated_set("a", Task(4), 1, seed=1).instances[0]
+    grid = replace(one, coordinates=np.round(10 * one.coordinates), rounding="nearest")
+    for file, extra in (("known", []), ("stated", [4])):
+        write_vrp(replace(grid, name=file), tmp_path / f"{file}.vrp")
+        routes = [[customer, *extra] for customer in range(1, 5)]
+        write_sol(routes, grid.rounded_cost([[1], [2], [3], [4]]), tmp_path / f"{file}.sol")
+    known, stated = unrounded(load_suite(str(tmp_path))[0]).instances
+
+    assert known.rounding == "none"
+    assert known.reference == pytest.approx(grid.exact_cost([[1], [2], [3], [4]]))
+    assert known.source == "routes of known.sol, unrounded"
+    assert stated.reference is None  # its routes are not a solution
