@@ -77,15 +77,10 @@ def plot_selection(ax: "Axes", result: Evaluation, method: str) -> "Axes":
 
 def selection(result: Evaluation, method: str) -> np.ndarray:
     """Share of instances by set and nearest prompt. -> [set, prompt]"""
-    nearest = [
-        [s.attempts[0].prompt for s in result.solutions[method, one.name]] for one in result.sets
-    ]
-    tried = [a.prompt for one in result.sets for s in result.solutions[method, one.name]
-             for a in s.attempts]  # fmt: skip
-    count = 1 + max(p for p in tried if p is not None)
-    return np.array(
-        [[np.mean([p == k for p in row]) for k in range(count)] for row in nearest], dtype=float
-    )
+    runs = [result.solutions[method, one.name] for one in result.sets]
+    tried = {a.prompt for run in runs for s in run for a in s.attempts if a.prompt is not None}
+    nearest = [np.array([s.attempts[0].prompt for s in run]) for run in runs]
+    return np.array([[(row == k).mean() for k in range(1 + max(tried))] for row in nearest])
 
 
 def extremes(result: Evaluation, count: int = 3) -> tuple[str, list[Solution], list[Solution]]:

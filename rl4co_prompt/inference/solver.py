@@ -170,14 +170,15 @@ class Solver:
             share = now + (deadline - now) / (len(searches) - i)
             done[i] = self._run_in_time(search, first, 0, share)
             bar.advance(time.perf_counter() - now, searches)
-        for step in passes(*budget):
-            for copy in step.copies:
-                for i, search in enumerate(searches):
-                    now, part = time.perf_counter(), step.alone(copy)
-                    begin = done[i] if part == first else 0
-                    if self._run_in_time(search, part, begin, deadline) < search.size:
-                        return
-                    bar.advance(time.perf_counter() - now, searches)
+        for part in (step.alone(copy) for step in passes(*budget) for copy in step.copies):
+            going_on = False
+            for i, search in enumerate(searches):
+                now, begin = time.perf_counter(), done[i] if part == first else 0
+                reached = self._run_in_time(search, part, begin, deadline)
+                going_on |= reached > begin or begin == search.size
+                bar.advance(time.perf_counter() - now, searches)
+            if not going_on:
+                return
 
     def _run_in_time(self, search: Search, step: Pass, done: int, deadline: float) -> int:
         """Go on with a pass of which some starts are done, as far as time allows; starts done."""
