@@ -3,6 +3,7 @@
 import logging
 import warnings
 
+import numpy as np
 import torch
 
 from lightning.pytorch.callbacks import RichProgressBar
@@ -10,7 +11,7 @@ from rl4co.models.zoo.pomo import POMO
 from rl4co.utils import RL4COTrainer
 
 from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, load_backbone
-from rl4co_prompt.evaluation.evaluate import Limits, add_references
+from rl4co_prompt.evaluation.evaluate import SolverOptions, add_references, half_interval
 from rl4co_prompt.evaluation.suites import load_suite
 from rl4co_prompt.inference.solution import Solution
 from rl4co_prompt.tasks.data import BACKBONE, outside_data
@@ -59,12 +60,13 @@ def quiet_trainer(**options) -> RL4COTrainer:
 
 def test_instances(num_loc: int, count: int) -> list[Instance]:
     """Uniform instances with HGS costs: a published set, else generated and solved with hygese."""
-    sets = add_references(load_suite(f"uniform-{num_loc}", count), "hgs", Limits(seconds=0.5))
+    options = SolverOptions(seconds=0.5)
+    sets = add_references(load_suite(f"uniform-{num_loc}", count), "hgs", options)
     print(f"Test instances: {count} of {sets[0].source}, reference: {sets[0].reference_source}.")
     return list(sets[0].instances)
 
 
 def mean_gap(solutions: list[Solution]) -> tuple[float, float]:
     """Mean gap in percent, and half its 95 % interval."""
-    gaps = 100 * torch.tensor([solution.gap for solution in solutions])
-    return gaps.mean().item(), 1.96 * gaps.std().item() / len(gaps) ** 0.5
+    gaps = np.array([100 * solution.gap for solution in solutions])
+    return float(gaps.mean()), half_interval([gaps])

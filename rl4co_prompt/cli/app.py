@@ -21,6 +21,7 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
 Weights = Annotated[str, typer.Option(help="file of the frozen model, or the name cvrp")]
+Heads = Annotated[int, typer.Option(help="of POMO-format weights, which do not tell")]
 Device = Annotated[str | None, typer.Option(help="such as cpu or cuda; a GPU where there is one")]
 
 

@@ -36,7 +36,9 @@ def generate(
     ] = "npz",
     count: Annotated[int, typer.Option(help="instances of each set")] = 100,
     seed: Annotated[int, typer.Option(help="of the instances")] = 2023,
-    plot: Annotated[Path | None, typer.Option(help="a picture of samples, .png or .svg")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="a picture of samples, .png, .svg or .pdf")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write instances of a task or a suite.
@@ -44,8 +46,14 @@ def generate(
     Example: rl4co-prompt generate 80-cluster --count 20 --out cluster.npz --plot cluster.png
     """
     with one_sentence_errors():
-        from rl4co_prompt.evaluation.generate import generate_sets, plot_samples, write_sets
+        from rl4co_prompt.evaluation.generate import (
+            check_picture,
+            generate_sets,
+            plot_samples,
+            write_sets,
+        )
 
+        check_picture(plot)
         sets = generate_sets(name, count, seed)
         files = write_sets(sets, out, form)
         if plot is not None:

@@ -1,5 +1,6 @@
 """Commands that measure: tables of gaps, and methods at equal time."""
 
+import shlex
 import sys
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import typer
 
 from rl4co_prompt.cli.app import (
     Device,
+    Heads,
     Json,
     Weights,
     app,
@@ -71,6 +73,7 @@ def evaluate(
         bool, typer.Option(help="edge lengths as the files round them, or real ones")
     ] = True,
     device: Device = None,
+    num_heads: Heads = 8,
     paper: Annotated[bool, typer.Option(help="show the paper's figures, as printed")] = False,
     csv: Annotated[Path | None, typer.Option(help="write a .csv file")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write a .md file")] = None,
@@ -90,14 +93,14 @@ def evaluate(
 
         _check_suffixes({csv: ".csv", markdown: ".md", report: ".html"})
         methods = parse_methods(method, pool or ())
-        limits = run.Limits(reference_seconds, jobs, lkh, cache)
+        options = run.SolverOptions(reference_seconds, jobs, lkh, cache)
         sets = load_suite(suite, limit or None, seed)
         if not rounded:
             sets = [unrounded(one) for one in sets]
         if reference != "known":
-            sets = run.add_references(sets, reference, limits)
-        solver_for = _solvers(weights, device, scaling)
-        result = run.evaluate(suite, sets, methods, solver_for, augment, seed, limits)
+            sets = run.add_references(sets, reference, options)
+        solver_for = _solvers(weights, device, scaling, num_heads)
+        result = run.evaluate(suite, sets, methods, solver_for, augment, seed, options)
         if as_json:
             print_json(tables.as_dict(result, paper))
         else:
@@ -121,7 +124,8 @@ def compare(
     pool: Pools = None,
     limit: Limit = 10,
     seed: Seed = 2023,
-    device: Device = None,
+    device: Annotated[str, typer.Option(help="of the policies")] = "cpu",
+    num_heads: Heads = 8,
     as_json: Json = False,
 ) -> None:
     """Compare methods at the same seconds per instance, on the same cores.
@@ -130,25 +134,26 @@ def compare(
     """
     with one_sentence_errors():
         from rl4co_prompt.evaluation.compare import compare as run, compare_rows, compare_table
-        from rl4co_prompt.evaluation.evaluate import Limits
         from rl4co_prompt.evaluation.methods import parse_methods
         from rl4co_prompt.evaluation.suites import load_suite
 
         methods = parse_methods(method, pool or ())
         times = _numbers(seconds)
-        solver_for = _solvers(weights, device, "fit")
+        solver_for = _solvers(weights, device, "fit", num_heads)
         records, tables = [], []
         for one in load_suite(suite, limit or None, seed):
-            found = run(one, methods, solver_for, times, cores, seed, Limits(binary=lkh))
+            found = run(one, methods, solver_for, times, cores, seed, lkh)
             records.append({"set": one.name, "rows": compare_rows(found)})
-            tables.append(compare_table(found, one, cores))
+            tables.append(compare_table(found, one, f"{cores} core(s) of {device}"))
         if as_json:
             print_json(records)
         else:
             print_tables(*tables)
 
 
-def _solvers(weights: str, device: str | None, scaling: str) -> "Callable[[Method], Solver]":
+def _solvers(
+    weights: str, device: str | None, scaling: str, num_heads: int
+) -> "Callable[[Method], Solver]":
     """The solver of a method; each is loaded once."""
     from rl4co_prompt.inference.solver import Solver
 
@@ -157,7 +162,7 @@ def _solvers(weights: str, device: str | None, scaling: str) -> "Callable[[Metho
     def solver_for(method: "Method") -> "Solver":
         key = (method.weights or weights, method.pool)
         if key not in loaded:
-            loaded[key] = Solver.from_pretrained(key[0], key[1], device, scaling=scaling)
+            loaded[key] = Solver.from_pretrained(*key, device, num_heads, scaling=scaling)
         return loaded[key]
 
     return solver_for
@@ -178,4 +183,4 @@ def _numbers(text: str) -> list[float]:
 
 
 def _command() -> str:
-    return " ".join(["rl4co-prompt", *sys.argv[1:]])
+    return shlex.join(["rl4co-prompt", *sys.argv[1:]])

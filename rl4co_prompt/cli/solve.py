@@ -2,7 +2,7 @@
 
 import re
 
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,7 @@ import typer
 
 from rl4co_prompt.cli.app import (
     Device,
+    Heads,
     Json,
     Weights,
     app,
@@ -40,6 +41,7 @@ def solve(
     capacity: Capacity = None,
     scaling: Annotated[str, typer.Option(help="fit, x-range or thousand")] = "fit",
     device: Device = None,
+    num_heads: Heads = 8,
     plot: Annotated[Path | None, typer.Option(help="folder for a picture of each")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for .sol files")] = None,
     force: Annotated[bool, typer.Option(help="overwrite .sol files")] = False,
@@ -53,8 +55,9 @@ def solve(
         from rl4co_prompt.inference.solver import Solver
 
         instances, broken = _read(files, capacity)
+        _keep_apart(files, out)
         targets = _targets(instances, out, force)
-        solver = Solver.from_pretrained(weights, pool, device, scaling=scaling)
+        solver = Solver.from_pretrained(weights, pool, device, num_heads, scaling=scaling)
         solutions = solver.solve(instances, num_prompts, augment, time_limit, seed, samples=samples)
         if as_json:
             print_json([solution.as_dict() for solution in solutions])
@@ -76,6 +79,7 @@ def explain(
     weights: Weights = "cvrp",
     capacity: Capacity = None,
     device: Device = None,
+    num_heads: Heads = 8,
     as_json: Json = False,
 ) -> None:
     """Show which keys are near an instance, how near, and which prompt it takes.
@@ -87,7 +91,7 @@ def explain(
         from rl4co_prompt.inference.solver import Solver
 
         instances, broken = _read(files, capacity)
-        solver = Solver.from_pretrained(weights, pool, device)
+        solver = Solver.from_pretrained(weights, pool, device, num_heads)
         found = explain_instances(solver.policy, instances, solver.scaling)
         if as_json:
             print_json(found)
@@ -108,13 +112,20 @@ def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], 
         for path in members or [file]:
             try:
                 found += read_instances(path, capacity)
-            except (ValueError, OSError) as error:
+            except (ValueError, TypeError, OSError) as error:
                 errors.append(f"Error: {' '.join(str(error).split())}")
     for line in errors:
         typer.echo(line, err=True)
     if not found:
         raise typer.Exit(1)
     return found, bool(errors)
+
+
+def _keep_apart(files: list[Path], out: Path | None) -> None:
+    """A .sol beside its instance would be taken for the best known one next time."""
+    folders = {file if file.is_dir() else file.parent for file in files}
+    if out is not None and out.resolve() in {folder.resolve() for folder in folders}:
+        raise ValueError(f"{out} holds the instances; name another folder for the solutions.")
 
 
 def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list[Path]:
@@ -124,12 +135,13 @@ def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list
         stem = (
             re.sub(r"[^\w.-]+", "_", instance.name, flags=re.ASCII)[:100].strip("._") or "instance"
         )
-        numbered = (f"{stem}_{number}" for number in count(2))
-        names.append(stem if stem not in names else next(x for x in numbered if x not in names))
+        tries = chain([stem], (f"{stem}_{number}" for number in count(2)))
+        taken = {name.casefold() for name in names}  # some disks do not tell a from A
+        names.append(next(name for name in tries if name.casefold() not in taken))
     targets = [(out or Path()) / f"{name}.sol" for name in names]
-    taken = [path for path in targets if out is not None and path.exists()]
-    if taken and not force:
-        raise ValueError(f"{taken[0]} is there already; name another folder, or add --force.")
+    there = [path for path in targets if out is not None and path.exists()]
+    if there and not force:
+        raise ValueError(f"{there[0]} is there already; name another folder, or add --force.")
     return targets
 
 

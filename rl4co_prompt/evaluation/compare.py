@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl4co_prompt.evaluation.evaluate import Limits, Score
+from rl4co_prompt.evaluation.evaluate import Score, reference_array
 from rl4co_prompt.evaluation.methods import Method
 from rl4co_prompt.evaluation.references import reference_solver
 from rl4co_prompt.evaluation.suites import InstanceSet
@@ -27,23 +27,27 @@ def compare(
     seconds: Sequence[float],
     cores: int = 1,
     seed: int = 0,
-    limits: Limits | None = None,
+    lkh: str | None = None,
 ) -> list[tuple[float, Score]]:
     """One instance after another, each method for the same seconds.
 
     Policies try all copies and prompts and then sample until the time is up. Nothing is taken
     from a cache.
+
+    Args:
+        cores: threads of the policies on the CPU; the solvers use one.
+        lkh: the LKH-3 program.
     """
-    if not seconds or min(seconds) <= 0:
-        raise ValueError(f"seconds must be positive, got {list(seconds)}.")
+    if not seconds or not all(0 < limit < np.inf for limit in seconds):
+        raise ValueError(f"seconds must be positive numbers, got {list(seconds)}.")
     if cores < 1:
         raise ValueError(f"cores must be at least 1, got {cores}.")
-    references = np.array([np.nan if i.reference is None else i.reference for i in one.instances])
+    references = reference_array(one)
     found = []
     with _on_cores(cores):
         for limit in seconds:
             for method in methods:
-                run = _runner(method, solver_for, limit, seed, limits or Limits())
+                run = _runner(method, solver_for, limit, seed, lkh)
                 results = [run(instance) for instance in one.instances]
                 costs, rollouts, spent = (np.array(x) for x in zip(*results, strict=True))
                 score = Score(
@@ -59,7 +63,7 @@ def compare(
     return found
 
 
-def compare_table(found: Sequence[tuple[float, Score]], one: InstanceSet, cores: int) -> Table:
+def compare_table(found: Sequence[tuple[float, Score]], one: InstanceSet, where: str) -> Table:
     """Methods by seconds."""
     limits = list(dict.fromkeys(limit for limit, _ in found))
     methods = list(dict.fromkeys(score.method for _, score in found))
@@ -76,7 +80,7 @@ def compare_table(found: Sequence[tuple[float, Score]], one: InstanceSet, cores:
         rows.append(row)
     what = "mean cost" if np.isnan(found[0][1].references).any() else "mean gap in %, ± 95 %"
     title = (
-        f"{what} at equal time per instance on {cores} core(s), in brackets the seconds taken; "
+        f"{what} at equal time per instance on {where}, in brackets the seconds taken; "
         f"{len(one.instances)} instances of {one.label}, reference: {one.reference_source}"
     )
     return Table(title, ["method", *(f"{limit:g} s" for limit in limits)], rows)
@@ -104,10 +108,10 @@ def _runner(
     solver_for: Callable[[Method], Solver],
     limit: float,
     seed: int,
-    limits: Limits,
+    lkh: str | None,
 ) -> Run:
     if not method.neural:
-        outside = reference_solver(method.kind, limit, limits.binary)
+        outside = reference_solver(method.kind, limit, lkh)
 
         def solve(instance: Instance) -> tuple[float, int, float]:
             routes, seconds = outside.timed(instance)

@@ -15,7 +15,16 @@ from rl4co_prompt.inference.search import COPIES
 from rl4co_prompt.inference.solution import Attempt, Solution
 from rl4co_prompt.inference.solver import Solver
 
-NORMAL = 1.96  # of a 95 % interval
+
+def half_interval(parts: Sequence[np.ndarray]) -> float:
+    """Half the 95 % interval (Student's) of the mean over samples from several sets."""
+    from scipy.stats import t
+
+    if any(len(part) < 2 for part in parts):
+        return math.nan
+    count = sum(len(part) for part in parts)
+    variance = sum(len(part) * part.var(ddof=1) for part in parts) / count**2
+    return float(t.ppf(0.975, count - len(parts)) * math.sqrt(variance))
 
 
 @dataclass(frozen=True)
@@ -57,10 +66,7 @@ class Score:
     def interval(self) -> float:
         """Half the 95 % interval of the mean gap; NaN for a single instance."""
         parts = np.split(self.gaps, np.cumsum(self.strata)[:-1]) if self.strata else [self.gaps]
-        if any(len(part) < 2 for part in parts):
-            return math.nan
-        variance = sum(len(part) * part.var(ddof=1) for part in parts) / len(self.gaps) ** 2
-        return NORMAL * math.sqrt(variance)
+        return half_interval(parts)
 
     @property
     def name(self) -> str:
@@ -107,33 +113,8 @@ class Evaluation:
         )
 
 
-def evaluate(
-    suite: str,
-    sets: Sequence[InstanceSet],
-    methods: Sequence[Method],
-    solver_for: Callable[[Method], Solver],
-    augment: bool = False,
-    seed: int = 0,
-    limits: "Limits | None" = None,
-) -> Evaluation:
-    """Score every method on every set; with ``augment`` policies get a second row.
-
-    Args:
-        solver_for: gives the policy of a method.
-        limits: of the solvers among the methods.
-    """
-    found = Evaluation(suite, list(sets), list(methods))
-    for one in sets:
-        for group in _groups(methods):
-            if not group[0].neural:
-                found.scores.append(_solver_score(group[0], one, limits or Limits()))
-                continue
-            _policy_scores(found, group, one, solver_for(group[0]), augment, seed)
-    return found
-
-
 @dataclass(frozen=True)
-class Limits:
+class SolverOptions:
     """How reference solvers run.
 
     Args:
@@ -153,11 +134,38 @@ class Limits:
         return reference_costs(instances, solver, Cache(self.cache), self.jobs)
 
 
-def add_references(sets: Sequence[InstanceSet], name: str, limits: Limits) -> list[InstanceSet]:
+def evaluate(
+    suite: str,
+    sets: Sequence[InstanceSet],
+    methods: Sequence[Method],
+    solver_for: Callable[[Method], Solver],
+    augment: bool = False,
+    seed: int = 0,
+    options: SolverOptions | None = None,
+) -> Evaluation:
+    """Score every method on every set; with ``augment`` policies get a second row.
+
+    Args:
+        solver_for: gives the policy of a method.
+        options: of the solvers among the methods.
+    """
+    found = Evaluation(suite, list(sets), list(methods))
+    for one in sets:
+        for group in _groups(methods):
+            if not group[0].neural:
+                found.scores.append(_solver_score(group[0], one, options or SolverOptions()))
+                continue
+            _policy_scores(found, group, one, solver_for(group[0]), augment, seed)
+    return found
+
+
+def add_references(
+    sets: Sequence[InstanceSet], name: str, options: SolverOptions
+) -> list[InstanceSet]:
     """Solve the instances that have no best-known cost with a reference solver."""
     missing = [i for one in sets for i in one.instances if i.reference is None]
-    solved = limits.costs(name, missing)
-    solver = reference_solver(name, limits.seconds, limits.binary)
+    solved = options.costs(name, missing)
+    solver = reference_solver(name, options.seconds, options.binary)
     costs = {
         instance.digest: (reference.cost, f"{name}, {solver.seconds_for(instance):g} s")
         for instance, reference in zip(missing, solved, strict=True)
@@ -220,7 +228,7 @@ def _policy_scores(
                     augmented,
                     one.name,
                     np.array([min(attempt.cost for attempt in part) for part in tried]),
-                    _references(one),
+                    reference_array(one),
                     float(np.mean([sum(a.seconds for a in part) for part in tried])),
                     float(np.mean([sum(a.rollouts for a in part) for part in tried])),
                 )
@@ -228,12 +236,13 @@ def _policy_scores(
         found.solutions[method.label, one.name] = runs[-1][1]
 
 
-def _solver_score(method: Method, one: InstanceSet, limits: Limits) -> Score:
-    results = limits.costs(method.kind, one.instances)
+def _solver_score(method: Method, one: InstanceSet, options: SolverOptions) -> Score:
+    results = options.costs(method.kind, one.instances)
     costs = np.array([result.cost for result in results])
     seconds = float(np.mean([result.seconds for result in results]))
-    return Score(method.label, False, one.name, costs, _references(one), seconds, math.nan)
+    return Score(method.label, False, one.name, costs, reference_array(one), seconds, math.nan)
 
 
-def _references(one: InstanceSet) -> np.ndarray:
+def reference_array(one: InstanceSet) -> np.ndarray:
+    """Best-known costs, NaN where none is. -> [instance]"""
     return np.array([np.nan if i.reference is None else i.reference for i in one.instances])

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl4co_prompt.evaluation.evaluate import NORMAL, Evaluation, reached
+from rl4co_prompt.evaluation.evaluate import Evaluation, half_interval, reached
 from rl4co_prompt.inference.search import COPIES
 from rl4co_prompt.inference.solution import Solution
 
@@ -18,8 +18,8 @@ def plot_budget(ax: "Axes", result: Evaluation) -> "Axes":
     """Mean gap of all instances against rollouts per instance, pass by pass."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    for colour, (method, solutions) in zip(_cycle(), _largest_runs(result).items(), strict=False):
-        solutions = [s for s in solutions if s.gap is not None]
+    for colour, (method, runs) in zip(_cycle(), _largest_runs(result).items(), strict=False):
+        solutions = [s for run in runs for s in run]
         if not solutions:
             continue
         length = min(len(s.attempts) for s in solutions)
@@ -41,14 +41,15 @@ def plot_top_k(ax: "Axes", result: Evaluation) -> "Axes":
     """Mean gap against the number of prompts that compete."""
     from matplotlib.ticker import MaxNLocator
 
-    runs = {m: s for m, s in _largest_runs(result).items() if s[0].prompt is not None}
-    for colour, (method, solutions) in zip(_cycle(), runs.items(), strict=False):
-        solutions = [s for s in solutions if s.gap is not None]
-        ranks = 1 + max((a.rank for s in solutions for a in s.attempts), default=0)
-        augmented = any(a.copy for s in solutions for a in s.attempts)
+    for colour, (method, runs) in zip(_cycle(), _largest_runs(result).items(), strict=False):
+        attempts = [a for run in runs for s in run for a in s.attempts]
+        if not attempts or attempts[0].prompt is None:
+            continue
+        ranks = 1 + max(a.rank for a in attempts)
+        augmented = any(a.copy for a in attempts)
         for copies, style in ((False, "o-"), (True, "s--"))[: 1 + augmented]:
             means, errors = zip(
-                *(_mean_gap(solutions, k, copies) for k in range(1, ranks + 1)), strict=True
+                *(_mean_gap(runs, k, copies) for k in range(1, ranks + 1)), strict=True
             )
             label = f"{_family(method)} x{COPIES}" if copies else _family(method)
             ax.errorbar(
@@ -86,8 +87,8 @@ def selection(result: Evaluation, method: str) -> np.ndarray:
 def extremes(result: Evaluation, count: int = 3) -> tuple[str, list[Solution], list[Solution]]:
     """The method with the lowest mean gap, and its best and worst instances."""
     best: tuple[float, str, list[Solution]] | None = None
-    for method, solutions in _largest_runs(result).items():
-        known = [s for s in solutions if s.gap is not None]
+    for method, runs in _largest_runs(result).items():
+        known = [s for run in runs for s in run]
         if known:
             mean = float(np.mean([s.gap for s in known]))
             if best is None or mean < best[0]:
@@ -101,24 +102,27 @@ def extremes(result: Evaluation, count: int = 3) -> tuple[str, list[Solution], l
     return best[1] + copies, ordered[:count], worst
 
 
-def _largest_runs(result: Evaluation) -> dict[str, list[Solution]]:
-    """The solutions of each run, under its method with the largest budget."""
-    runs: dict[int, tuple[str, list[Solution]]] = {}
+def _largest_runs(result: Evaluation) -> dict[str, list[list[Solution]]]:
+    """The solutions with known gaps of each run, by set, under its largest method."""
+    runs: dict[int, tuple[str, list[list[Solution]]]] = {}
     for method in sorted(result.methods, key=lambda m: m.num_prompts):
-        lists = [result.solutions.get((method.label, one.name)) for one in result.sets]
-        if all(lists):
-            runs[id(lists[0])] = (method.label, [s for part in lists for s in part or []])
+        found = [result.solutions.get((method.label, one.name)) for one in result.sets]
+        lists = [run for run in found if run is not None]
+        if lists:
+            known = [[s for s in run if s.gap is not None] for run in lists]
+            runs[id(lists[0])] = (method.label, [run for run in known if run])
     return dict(runs.values())
 
 
-def _mean_gap(solutions: list[Solution], k: int, augmented: bool) -> tuple[float, float]:
-    gaps = [
-        100 * (min(a.cost for a in reached(s, k, augmented)) / s.instance.reference - 1)
-        for s in solutions
-        if s.instance.reference is not None
-    ]
-    error = NORMAL * np.std(gaps, ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
-    return float(np.mean(gaps)), float(error)
+def _mean_gap(runs: list[list[Solution]], k: int, augmented: bool) -> tuple[float, float]:
+    """Over all sets, with half its 95 % interval as in the tables."""
+
+    def gap(solution: Solution) -> float:
+        best = min(a.cost for a in reached(solution, k, augmented))
+        return 100 * (best / (solution.instance.reference or np.nan) - 1)
+
+    parts = [np.array([gap(solution) for solution in run]) for run in runs]
+    return float(np.concatenate(parts).mean()), half_interval(parts)
 
 
 def _family(method: str) -> str:

@@ -61,10 +61,15 @@ def write_npz(instances: Sequence[Instance], path: Path) -> Path:
     return write_bytes(path, data.getvalue())
 
 
+def check_picture(path: Path | None) -> None:
+    """Raise a one-sentence error for a file that can't be drawn."""
+    if path is not None and path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{path} must end in .png, .svg or .pdf.")
+
+
 def plot_samples(sets: Sequence[InstanceSet], path: Path, columns: int = 4) -> Path:
     """A picture of the first instances of each set."""
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"{path} must end in .png, .svg or .pdf.")
+    check_picture(path)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2.4 * columns, 2.6 * len(sets)), layout="constrained", dpi=110)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-SOLVERS = ("hgs", "lkh3", "ortools")
+from rl4co_prompt.evaluation.references import SOLVERS
+
 _NAMES = "backbone, backbone@PASSES, prompt, prompt-topK, LABEL=FILE, " + ", ".join(SOLVERS)
 
 
@@ -38,9 +39,12 @@ class Method:
 def parse_methods(names: str | Iterable[str], pools: Iterable[Path] = ()) -> list[Method]:
     """Methods from names such as ``backbone,prompt,prompt-top8,hgs``; prompts for every pool."""
     words = names.split(",") if isinstance(names, str) else list(names)
+    pools = list(pools)
     methods: list[Method] = []
     for word in (word.strip() for word in words):
-        methods += _parse(word, list(pools))
+        methods += _parse(word, pools)
+    if pools and not any(method.kind == "prompt" for method in methods):
+        raise ValueError("A pool is given, but no method that uses it; add prompt or prompt-top8.")
     doubled = {m.label for m in methods if sum(m.label == other.label for other in methods) > 1}
     if doubled:
         raise ValueError(f"The method {', '.join(sorted(doubled))} is named twice.")
@@ -61,7 +65,7 @@ def _parse(word: str, pools: list[Path]) -> list[Method]:
     if budget and int(budget[1]) > 0:
         return [Method(word, "backbone", passes=int(budget[1]))]
     top = re.fullmatch(r"prompt(?:-top(\d{1,6}))?", word)
-    if top and top[1] != "0":
+    if top and int(top[1] or 1) > 0:
         if not pools:
             raise ValueError(f"The method {word} needs prompts; give --pool FILE.")
         return [

@@ -26,7 +26,7 @@ from rl4co_prompt.inference.solution import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, PAPER = "#010203", "#fdfcfb"  # drawn with these, shown in the page's own colours
+INK = "#010203"  # drawn with this, shown in the page's own colour
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --faint: #5d6775; --paper: #ffffff;
@@ -189,7 +189,7 @@ def _bare(solution: Solution) -> "Callable[[Axes], Any]":
 def _figure(
     draw: "Callable[[Axes], Any]", caption: str, size: tuple[float, float] = (5, 3.4)
 ) -> str:
-    """An inline SVG whose black and white follow the page."""
+    """An inline SVG whose ink follows the page."""
     import matplotlib
 
     from matplotlib.figure import Figure

@@ -104,7 +104,7 @@ def run_program(
 def _end(process: "subprocess.Popen[bytes]") -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # macOS says so of a group that has just ended
         return
     except AttributeError:  # no groups on Windows
         process.kill()

@@ -38,7 +38,7 @@ class Reference:
     solver: str
 
 
-class Solver(Protocol):
+class TimedSolver(Protocol):
     """What :func:`reference_costs` asks of a solver."""
 
     @property
@@ -68,7 +68,7 @@ def reference_solver(
 
 def reference_costs(
     instances: Sequence[Instance],
-    solver: Solver,
+    solver: TimedSolver,
     cache: Cache | None = None,
     jobs: int = 1,
     progress: bool = True,
@@ -101,7 +101,7 @@ def reference_costs(
 
 def _solve_all(
     missing: dict[tuple[str, str], Instance],
-    solver: Solver,
+    solver: TimedSolver,
     cache: Cache | None,
     jobs: int,
     progress: bool,
@@ -129,7 +129,7 @@ def _solve_all(
     return found
 
 
-def _solve(instance: Instance, solver: Solver, cache: Cache | None) -> Timed:
+def _solve(instance: Instance, solver: TimedSolver, cache: Cache | None) -> Timed:
     routes, seconds = solver.timed(instance)
     wrong = fault(instance, routes)
     if wrong is not None:

@@ -58,7 +58,7 @@ class ReferenceSolver(ABC):
         return 10 * self.seconds_for(instance) + MARGIN
 
     def key(self, instance: Instance) -> str:
-        """Names the solver and all settings that change its result."""
+        """Names the solver and its settings, not its version."""
         return " ".join([self.name, f"{self.seconds_for(instance)!r} s", *self._settings()])
 
     def solve(self, instance: Instance) -> list[list[int]]:
@@ -66,7 +66,7 @@ class ReferenceSolver(ABC):
         return self.timed(instance)[0]
 
     def timed(self, instance: Instance) -> Timed:
-        """Checked routes, and the seconds of the search alone, without starting a process."""
+        """Checked routes, and the seconds they took; of libraries without starting a process."""
         if instance.max_routes and instance.max_routes < min_routes(instance):
             raise NoRoutes(
                 f"{instance.name}: a fleet of {instance.max_routes} can't hold its demand; "

@@ -1,5 +1,6 @@
 """Suites: named sets of test instances, from files where they are at hand, else generated."""
 
+import math
 import zlib
 
 from collections.abc import Sequence
@@ -45,11 +46,13 @@ class Origin:
         label: its column in tables.
         file: below the folder of outside data, a .npz file or a folder of .vrp files.
         task: to generate the set from where there is no file; None if it can't be.
+        below: take only instances with fewer customers; None for all.
     """
 
     label: str
     file: str
     task: str | None = None
+    below: int | None = None
 
 
 ORIGINS: dict[str, Origin] = {
@@ -61,7 +64,8 @@ ORIGINS: dict[str, Origin] = {
         for size in (50, 100)
         for name, (label, file) in _UNSEEN.items()
     },
-    **{name: Origin(name, f"cvrplib/{name}") for name in ("A", "B", "P", "X")},
+    **{name: Origin(name, f"cvrplib/{name}") for name in ("A", "B", "P")},
+    "X": Origin("X", "cvrplib/X", below=200),  # as in the paper
     "XML": Origin("XML", "cvrplib/XML100"),
 }
 
@@ -88,11 +92,15 @@ class InstanceSet:
     @property
     def reference_source(self) -> str:
         """Where the best-known costs are from, one for all or the kinds of several."""
-        sources = sorted({"none" if i.reference is None else i.source for i in self.instances})
-        for ending, kind in _SOLUTIONS.items():
-            if len(sources) > 1 and all(name.endswith(ending) for name in sources):
-                return kind
-        return ", ".join(sources)
+        if len(self.instances) == 1:
+            return self.instances[0].source or "none"
+        return ", ".join(sorted({_kind(instance) for instance in self.instances}))
+
+
+def _kind(instance: Instance) -> str:
+    """The source of a reference, the same for all files of a folder."""
+    source = instance.source or "none"
+    return next((kind for ending, kind in _SOLUTIONS.items() if source.endswith(ending)), source)
 
 
 def load_suite(name: str, limit: int | None = None, seed: int = TEST_SEED) -> list[InstanceSet]:
@@ -125,7 +133,9 @@ def _load(name: str, limit: int | None, seed: int) -> InstanceSet:
     origin = ORIGINS[name]
     path = outside_data(origin.file)
     if path is not None:
-        return replace(_from_path(path, limit), name=name, label=origin.label, source=origin.file)
+        found = replace(_from_path(path, None), name=name, label=origin.label, source=origin.file)
+        chosen = [i for i in found.instances if i.num_customers < (origin.below or math.inf)]
+        return replace(found, instances=tuple(chosen[:limit]))
     if origin.task is None:
         raise FileNotFoundError(
             f"The set {name} is not at hand; let {VARIABLE} name a folder with {origin.file}."

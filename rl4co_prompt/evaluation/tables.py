@@ -50,9 +50,9 @@ def budget_table(result: Evaluation) -> Table:
         rows.append(
             [
                 name,
-                _figure(score.mean_gap),
-                _figure(score.interval),
-                _figure(score.gap_of_means),
+                as_figure(score.mean_gap),
+                as_figure(score.interval),
+                as_figure(score.gap_of_means),
                 _cost(float(score.costs.mean())),
                 f"{score.seconds:.3g}",
                 "-" if math.isnan(score.rollouts) else f"{score.rollouts:,.0f}",
@@ -86,14 +86,20 @@ def paper_numbers() -> dict[str, Any]:
 def printed_rows(result: Evaluation) -> list[list[str]]:
     """The paper's rows for the sets at hand."""
     rows = []
-    for row in paper_numbers()["suites"].get(result.suite, []):
+    for row in _printed(result):
         gaps = row["gaps"]
-        cells = [_figure(gaps.get(one.name, math.nan)) for one in result.sets]
+        cells = [as_figure(gaps.get(one.name, math.nan)) for one in result.sets]
         if len(cells) > 1:
-            cells.append(_figure(gaps.get("average", math.nan)))
+            cells.append(as_figure(gaps.get("average", math.nan)))
         copies = f" x{COPIES}" if row["augmented"] else ""
         rows.append([f"{row['method']}{copies}, {PRINTED}", *cells])
     return rows
+
+
+def _printed(result: Evaluation) -> list[dict[str, Any]]:
+    """The paper's table that has the first of the sets."""
+    suites = paper_numbers()["suites"].values()
+    return next((s for s in suites if result.sets[0].name in s[0]["gaps"]), [])
 
 
 def as_rows(result: Evaluation, paper: bool = False) -> list[dict[str, Any]]:
@@ -118,7 +124,7 @@ def as_rows(result: Evaluation, paper: bool = False) -> list[dict[str, Any]]:
                 }
             )
     if paper:
-        for row in paper_numbers()["suites"].get(result.suite, []):
+        for row in _printed(result):
             for name, gap in row["gaps"].items():
                 records.append(
                     {key: None for key in records[0]}
@@ -177,10 +183,11 @@ def _cell(score: Score, known: bool) -> str:
     if not known:
         return _cost(float(score.costs.mean()))
     interval = "" if math.isnan(score.interval) else f" ±{score.interval:.2f}"
-    return _figure(score.mean_gap) + interval
+    return as_figure(score.mean_gap) + interval
 
 
-def _figure(value: float) -> str:
+def as_figure(value: float) -> str:
+    """Two digits; a dash for what is not known."""
     return "-" if math.isnan(value) else f"{value:.2f}"
 
 

@@ -2,6 +2,7 @@
 
 from rl4co_prompt.evaluation.evaluate import Evaluation
 from rl4co_prompt.evaluation.table import Table
+from rl4co_prompt.evaluation.tables import as_figure
 from rl4co_prompt.policy.pool import PromptPool
 
 
@@ -17,7 +18,7 @@ def token_table(result: Evaluation) -> Table | None:
         scores = [result.score(name, one.name) for one in result.sets]
         method = next((m for m in prompted if m.label == scores[0].method), None)
         if method is not None and method.pool is not None:
-            rows.append((tokens[method.pool], name, [f"{s.mean_gap:.2f}" for s in scores]))
+            rows.append((tokens[method.pool], name, [as_figure(s.mean_gap) for s in scores]))
     rows.sort(key=lambda row: row[0])
     columns = ["method", "tokens", *(one.label for one in result.sets)]
     return Table(

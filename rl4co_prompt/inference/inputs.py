@@ -1,6 +1,7 @@
 """Whatever a user has, as a list of instances."""
 
 import csv
+import warnings
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 _READERS = ".vrp, .csv or .npz"
+_FIELDS = {"depot", "customers", "locs", "demand", "capacity", "name", "reference", "hgs_cost"}
 _CONSTRAINTS = {
     "time_windows",
     "durations",
@@ -45,7 +47,7 @@ def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
     if isinstance(x, TensorDict):
         return _from_tensordict(x)
     if isinstance(x, Mapping):
-        return _from_arrays(x)
+        return _from_mapping(x)
     if _is_table(x):
         return [_from_table(_columns(x), capacity, "table")]
     if isinstance(x, list | tuple):
@@ -59,13 +61,14 @@ def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
 def is_single(x: Any) -> bool:
     """Whether the input is one instance by its kind, not a collection that may hold one."""
     if isinstance(x, str | Path):
-        return Path(x).suffix.lower() in (".vrp", ".csv")
+        return Path(x).suffix.lower() in (".vrp", ".csv") and not Path(x).is_dir()
     return isinstance(x, Instance) or _is_table(x)
 
 
 def vrp_files(folder: Path) -> list[Path]:
     """The .vrp files of a folder, by name."""
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() == ".vrp")
+    files = (file for file in folder.iterdir() if file.suffix.lower() == ".vrp")
+    return sorted(file for file in files if file.is_file() and not file.name.startswith("."))
 
 
 def _from_path(path: Path, capacity: float | None) -> list[Instance]:
@@ -86,10 +89,30 @@ def _from_path(path: Path, capacity: float | None) -> list[Instance]:
     raise ValueError(f"{path} has the unknown ending {path.suffix!r}; expected {_READERS}.")
 
 
+def _from_mapping(x: Mapping[str, Any]) -> list[Instance]:
+    unknown = sorted(map(str, set(x) - _FIELDS - _CONSTRAINTS))
+    if unknown:
+        raise ValueError(
+            f"The mapping has {', '.join(unknown)}, which is no part of a CVRP; it may have "
+            f"{', '.join(sorted(_FIELDS))}."
+        )
+    instances = _from_arrays(x)
+    for instance in instances:
+        demand, capacity = instance.demand, instance.capacity
+        if capacity > 1 and demand.max() <= 1 and (demand % 1).any():
+            warnings.warn(
+                f"The demands of {instance.name} are at most 1 and the capacity is {capacity:g}; "
+                "if they are shares of it, as in RL4CO, give capacity=1.",
+                stacklevel=4,
+            )
+            break
+    return instances
+
+
 def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Instance]:
     """``depot``, ``customers`` (or ``locs``), ``demand``, ``capacity``; one instance or several."""
     _refuse_constraints(arrays, name)
-    name = str(arrays.get("name", name))
+    name = arrays["name"] if isinstance(arrays.get("name"), str) else name
     named = {key: _as_array(arrays[key]) for key in arrays if key != "name"}
     if "customers" not in named and "locs" in named:
         named["customers"] = named["locs"]
@@ -179,7 +202,7 @@ def _undivided(shares: np.ndarray, capacity: float | None) -> tuple[np.ndarray, 
 
 
 def _is_table(x: Any) -> bool:
-    return hasattr(x, "columns") and hasattr(x, "to_dict")
+    return hasattr(x, "columns") and hasattr(x, "iloc")
 
 
 def _columns(table: "pandas.DataFrame") -> dict[str, list]:
@@ -240,14 +263,19 @@ def _refuse_constraints(keys: Iterable[str], name: str) -> None:
 
 
 def _unshared(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """As :meth:`MultiTaskCVRPEnv.load_data`: demands that are not whole are shares."""
-    demand = arrays.get("demand")
-    if demand is None or "capacity" not in arrays or (demand == np.floor(demand)).all():
+    """As :meth:`MultiTaskCVRPEnv.load_data`: demands up to 1 that are not whole are shares."""
+    try:
+        demand = np.asarray(arrays["demand"], float)
+        capacity = np.asarray(arrays["capacity"], float).reshape(-1, 1)
+    except (KeyError, TypeError, ValueError):
+        return arrays  # told where all fields are checked
+    if not demand.size or demand.max() > 1 + 1e-5 or not (demand % 1).any():
         return arrays
-    capacity = np.asarray(arrays["capacity"], float).reshape(-1, 1)
-    whole = (demand * capacity).round()
-    if np.abs(whole - demand * capacity).max() < 1e-3:
-        return {**arrays, "demand": whole.reshape(demand.shape)}
+    if demand.ndim == 2 and len(capacity) not in (1, len(demand)):
+        return arrays
+    whole = (demand * capacity).reshape(demand.shape) if demand.ndim == 2 else demand * capacity[0]
+    if np.abs(whole - whole.round()).max() < 1e-3:
+        return {**arrays, "demand": whole.round()}
     return {**arrays, "capacity": np.ones(1)}
 
 

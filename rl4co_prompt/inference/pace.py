@@ -21,17 +21,25 @@ class Pace:
         variable = max(seconds - self._fixed, seconds / 10)
         self._units[size] = variable / _work(rows, size, starts)
 
+    def doubt(self, size: int) -> None:
+        """Expect half of what was expected at a size that nothing was tried at."""
+        self._units[size] = self._unit(size) / 2
+        self._fixed /= 2
+
     def starts_within(self, seconds: float, rows: int, size: int, wanted: int) -> int:
         """Starts of every row, at most ``wanted``, that fit into the time; 0 if none does."""
         if size not in self._units:
             wanted = min(wanted, _TRIAL)
-        nearest = min(self._units, key=lambda known: abs(known - size), default=None)
-        unit = 0.0 if nearest is None else self._units[nearest]
-        per_start = rows * (size + 1) ** 2 * unit
+        per_start = rows * (size + 1) ** 2 * self._unit(size)
         left = seconds / _CAREFUL - self._fixed - _ENCODER * per_start
         if left <= 0:
             return 0
         return wanted if wanted * per_start <= left else int(left / per_start)
+
+    def _unit(self, size: int) -> float:
+        """Of this size, or of the nearest that is known."""
+        nearest = min(self._units, key=lambda known: abs(known - size), default=None)
+        return 0.0 if nearest is None else self._units[nearest]
 
 
 def _work(rows: int, size: int, starts: int) -> float:

@@ -34,7 +34,7 @@ class ProgressBar:
 
     def __init__(self, wanted: bool = True, label: str = "solving"):
         self.total = 1.0
-        self._label, self._done, self._figure = label, 0.0, ""
+        self._label, self._done = label, 0.0
         self._bar: Progress | None = None
         # A clock of its own: the first pass may take long, and nobody should wonder.
         self._clock = threading.Timer(PATIENCE, self._show) if wanted and _watched() else None
@@ -60,9 +60,8 @@ class ProgressBar:
             return
         with self._lock:
             self._done += work
-            self._figure = figure(searches)
             if self._bar is not None:
-                self._bar.update(self._task, completed=self._done, figure=self._figure)
+                self._bar.update(self._task, completed=self._done, figure=figure(searches))
 
     def _show(self) -> None:
         with self._lock:
@@ -79,7 +78,7 @@ class ProgressBar:
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(self._label, total=self.total, figure=self._figure)
+            self._task = self._bar.add_task(self._label, total=self.total, figure="")
             self._bar.update(self._task, completed=self._done)
             self._bar.start()
 

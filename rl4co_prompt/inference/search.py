@@ -81,6 +81,7 @@ class Search:
 
     Args:
         policy: that builds tours.
+        env: whose rules they follow.
         instances: of one size.
         scaling: how coordinates get into the unit square.
         num_prompts: most prompts that will be asked for.
@@ -90,44 +91,54 @@ class Search:
     def __init__(
         self,
         policy: AttentionModelPolicy,
+        env: MultiTaskCVRPEnv,
         instances: Sequence[Instance],
         scaling: str = "fit",
         num_prompts: int = 1,
         seed: int = 0,
     ):
-        self.policy, self.instances = policy, instances
+        self.policy, self.env, self.instances = policy, env, instances
         self.num_prompts, self.seed = num_prompts, seed
-        self.env = MultiTaskCVRPEnv(check_solution=False)
         self.size = instances[0].num_customers
         self.best = [Best() for _ in instances]
-        device = next(policy.parameters()).device
-        self._td = self.env.reset(as_tensordict(instances, scaling).to(device))
+        self.device = next(policy.parameters()).device
+        self.begun = False
+        self._instances = as_tensordict(instances, scaling)
+        self._reset: TensorDict | None = None
         self._copies: TensorDict | None = None
         self._choices: dict[tuple[int, ...], Tensor] = {}
 
     @torch.inference_mode()
     def run(self, step: Pass, first: int = 0, last: int | None = None) -> None:
         """Make a pass from the starts ``first`` to before ``last``, counted from 0."""
-        begin = time.perf_counter()
+        begin, self.begun = time.perf_counter(), True
         last = self.size if last is None else last
+        if last - first == 1 < self.size:  # RL4CO forces no start where there is one
+            first, last = (first - 1, last) if first else (0, 2)
         td = self._rows(step)
         options: dict[str, Any] = {"decode_type": "multistart_greedy", "num_starts": last - first}
         if step.sampled is not None:
             options["decode_type"] = "multistart_sampling"
-        if last - first == 1:  # RL4CO forces no start where there is one
+        if self.size == 1:
             options["decode_type"] = options["decode_type"].removeprefix("multistart_")
             del options["num_starts"]
         elif (first, last) != (0, self.size):
             options["select_start_nodes_fn"] = lambda td, env, count: torch.arange(
                 first + 1, last + 1, device=td.device
             ).repeat_interleave(len(td))
-        with torch.random.fork_rng(enabled=step.sampled is not None):
+        gpu = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(gpu, enabled=step.sampled is not None):
             if step.sampled is not None:
-                torch.manual_seed(self.seed + 1_000_003 * step.sampled)
+                torch.manual_seed(self.seed + 1_000_003 * step.sampled + 1_009 * first)
             out = self.policy(td, self.env, phase="test", **options)
         reward = out["reward"].cpu()
         seconds = (time.perf_counter() - begin) / (len(self.instances) * len(step.copies))
         self._collect(step, reward, out["actions"], td.get(PROMPT, None), seconds)
+
+    def release(self) -> None:
+        """Give back the memory of the instances; nothing more will be run."""
+        self._reset = self._copies = None
+        self._choices.clear()
 
     def solutions(self) -> list[Solution]:
         """The best of all passes."""
@@ -139,10 +150,12 @@ class Search:
 
     def _rows(self, step: Pass) -> TensorDict:
         """The instances' copies, copy-major, with their prompts."""
-        td, count = self._td, len(self.instances)
+        if self._reset is None:
+            self._reset = self.env.reset(self._instances.to(self.device))
+        td, count = self._reset, len(self.instances)
         if step.copies != (0,):
             if self._copies is None:
-                self._copies = StateAugmentation(COPIES, "dihedral8")(self._td)
+                self._copies = StateAugmentation(COPIES, "dihedral8")(self._reset)
             td = self._copies[step.copies[0] * count : (step.copies[-1] + 1) * count]
         if not isinstance(self.policy, PromptedPolicy):
             return td
@@ -157,7 +170,8 @@ class Search:
     ) -> None:
         count, copies = len(self.instances), len(step.copies)
         # RL4CO's rows are (start copy batch).
-        tours = F.pad(tours, (1, 0)).view(-1, copies, count, tours.shape[-1] + 1)  # from the depot
+        tours = F.pad(tours.cpu(), (1, 0))  # from the depot
+        tours = tours.view(-1, copies, count, tours.shape[-1])
         best_start = reward.view(-1, copies, count).argmax(0)
         method = "greedy" if step.sampled is None else "sampled"
         prompts = None if prompt is None else prompt.view(copies, count).tolist()
@@ -165,9 +179,9 @@ class Search:
             for j, copy in enumerate(step.copies):
                 start = int(best_start[j, i])
                 if instance.rounding != "none":
-                    costs = instance.tour_costs(tours[:, j, i].cpu().numpy())
+                    costs = instance.tour_costs(tours[:, j, i].numpy())
                     start = int(costs.argmin())
-                tour = tours[start, j, i].cpu().numpy()
+                tour = tours[start, j, i].numpy().copy()  # without the others
                 cost, exact = (float(instance.tour_costs(tour[None], r)[0]) for r in (None, "none"))
                 number = None if prompts is None else prompts[j][i]
                 attempt = Attempt(step.rank, copy, number, cost, seconds, len(tours), method)

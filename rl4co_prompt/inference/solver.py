@@ -1,8 +1,11 @@
 """Solver: instances in, solutions out."""
 
+import math
 import time
 import warnings
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,10 @@ from rl4co_prompt.inference.solution import Solution
 from rl4co_prompt.policy.backbone import load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
+from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
 from rl4co_prompt.tasks.instance import Instance
 
-IN_HASTE = 16  # instances at once under a time limit: some are better solved than none
+IN_HASTE = (16, 4)  # instances at once under a time limit: some are better solved than none
 AFTERWARDS = 2e-5  # seconds per customer to make and check routes when time is up
 
 
@@ -30,7 +34,8 @@ class Solver:
     """Solves CVRP instances with a trained policy: all starts, symmetry copies and prompts compete.
 
     Args:
-        policy: a :class:`PromptedPolicy`, or any RL4CO attention policy for CVRP.
+        policy: a :class:`PromptedPolicy`, or any RL4CO attention policy for CVRP; it solves in
+            evaluation mode and is left as it was.
         scaling: of coordinates, see :func:`unit_square`.
         progress: show a bar when solving takes longer than a second.
     """
@@ -39,8 +44,9 @@ class Solver:
         problem = getattr(policy, "env_name", "nothing")
         if problem != "cvrp":
             raise ValueError(f"The solver is for CVRP, the policy for {problem!r}.")
-        self.policy, self.scaling, self.progress = policy.eval(), scaling, progress
+        self.policy, self.scaling, self.progress = policy, scaling, progress
         self.label = "solving"  # of the bar
+        self.env = MultiTaskCVRPEnv(check_solution=False)  # solutions are checked on their own
         self.pace = Pace()
         self._warm_up()
 
@@ -50,6 +56,7 @@ class Solver:
         backbone: AttentionModelPolicy | str | Path = "cvrp",
         pool: str | Path | None = None,
         device: str | torch.device | None = None,
+        num_heads: int = 8,
         **options: Any,
     ) -> "Solver":
         """A solver from weights.
@@ -57,10 +64,11 @@ class Solver:
         Args:
             backbone: a name, the file of a backbone, or a policy.
             pool: file of a prompt pool for that backbone; without one the backbone works alone.
-            device: a GPU where there is one, else the CPU.
+            device: that the policy is moved to; a GPU where there is one, else the CPU.
+            num_heads: of POMO-format weights, which do not tell it.
             **options: of the solver.
         """
-        policy = load_policy(backbone, pool)
+        policy = load_policy(backbone, pool, num_heads)
         return cls(policy.to(_device(device)), **options)
 
     def solve(
@@ -74,7 +82,9 @@ class Solver:
         samples: int | None = 0,
         capacity: float | None = None,
     ) -> Any:
-        """Solve instances; more prompts or copies, and any samples, never make a result worse.
+        """Solve instances.
+
+        More prompts or copies never make the greedy tours worse, nor do samples any result.
 
         Args:
             x: a .vrp, .csv or .npz file, a folder of .vrp files, a pandas table of x, y, demand
@@ -95,20 +105,27 @@ class Solver:
         instances = read_instances(x, capacity)
         if not instances:
             return []
-        most = None if time_limit is None else IN_HASTE
-        searches, places = self._searches(instances, self._prompts(num_prompts), seed, most)
-        budget = (self._prompts(num_prompts), augment, samples)
-        bar = ProgressBar(self.progress, self.label)
-        with bar:
+        prompts = self._prompts(num_prompts)
+        batches = self._batches(instances, time_limit)
+        searches = [
+            Search(
+                self.policy, self.env, [instances[row] for row in rows], self.scaling, prompts, seed
+            )
+            for rows in batches
+        ]
+        budget = (prompts, augment, samples)
+        with _evaluating(self.policy), ProgressBar(self.progress, self.label) as bar:
             if time_limit is None:
                 self._run_all(searches, budget, bar)
             else:
                 customers = sum(instance.num_customers for instance in instances)
                 reserve = min(time_limit / 10, AFTERWARDS * customers)
                 self._run_until(searches, budget, begin + time_limit - reserve, bar)
+                for size in {search.size for search in searches if not search.begun}:
+                    self.pace.doubt(size)  # or one bad moment would decide for ever
         _finish_what_is_late(searches)
         by_row: dict[int, Solution] = {}
-        for search, rows in zip(searches, places, strict=True):
+        for search, rows in zip(searches, batches, strict=True):
             by_row |= dict(zip(rows, search.solutions(), strict=True))
         solutions = [by_row[row] for row in range(len(instances))]
         return solutions[0] if is_single(x) else solutions
@@ -116,8 +133,8 @@ class Solver:
     def _check(self, num_prompts: int, time_limit: float | None, samples: int | None) -> None:
         if num_prompts < 1:
             raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
-        if time_limit is not None and not time_limit > 0:
-            raise ValueError(f"time_limit must be positive, got {time_limit}.")
+        if time_limit is not None and not 0 < time_limit < math.inf:
+            raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit}.")
         if samples is None and time_limit is None:
             raise ValueError("samples=None samples until time_limit, so it needs one.")
         if samples is not None and samples < 0:
@@ -129,22 +146,19 @@ class Solver:
             return 1
         return min(num_prompts, policy.pool.num_prompts)
 
-    def _searches(
-        self, instances: list[Instance], num_prompts: int, seed: int, most: int | None
-    ) -> tuple[list[Search], list[list[int]]]:
-        """Batches of equal size, and which instances are in each."""
+    def _batches(self, instances: list[Instance], time_limit: float | None) -> list[list[int]]:
+        """Which instances go together: of equal size, and as many as memory and time allow."""
         by_size: dict[int, list[int]] = {}
         for row, instance in enumerate(instances):
             by_size.setdefault(instance.num_customers, []).append(row)
-        places = []
+        batches = []
         for size, rows in sorted(by_size.items()):
-            step = min(instances_at_once(self.policy, size), most or len(rows))
-            places += [rows[low : low + step] for low in range(0, len(rows), step)]
-        searches = [
-            Search(self.policy, [instances[row] for row in rows], self.scaling, num_prompts, seed)
-            for rows in places
-        ]
-        return searches, places
+            step = instances_at_once(self.policy, size)
+            if time_limit is not None:
+                fits = (n for n in IN_HASTE if self.pace.starts_within(time_limit / 4, n, size, 1))
+                step = min(step, next(fits, 1))
+            batches += [rows[low : low + step] for low in range(0, len(rows), step)]
+        return batches
 
     def _run_all(self, searches: list[Search], budget: tuple, bar: ProgressBar) -> None:
         plan = list(passes(*budget))
@@ -157,6 +171,7 @@ class Solver:
             for step in plan:
                 search.run(step)
                 bar.advance(len(search.instances) * len(step.copies) * search.size**2, searches)
+            search.release()
 
     def _run_until(
         self, searches: list[Search], budget: tuple, deadline: float, bar: ProgressBar
@@ -197,15 +212,19 @@ class Solver:
     def _warm_up(self) -> None:
         """Compile or load the kernel, and learn the pace, before any clock runs."""
         rng = np.random.default_rng(0)
-        for size in (10, 10, 100):
-            demand = rng.integers(1, 10, size)
-            search = Search(self.policy, [Instance(rng.random((size + 1, 2)), demand, 50)])
-            begin = time.perf_counter()
-            search.run(Pass(0, (0,)))
-            seconds = time.perf_counter() - begin
-            if size == 10:
-                self.pace.set_fixed(seconds)
-        self.pace.learn(seconds, 1, size, size)
+        with _evaluating(self.policy):
+            for size in (10, 100):
+                demand = rng.integers(1, 10, size)
+                instance = Instance(rng.random((size + 1, 2)), demand, 50)
+                search = Search(self.policy, self.env, [instance])
+                taken = []
+                for _ in range(3):
+                    begin = time.perf_counter()
+                    search.run(Pass(0, (0,)))
+                    taken.append(time.perf_counter() - begin)
+                if size == 10:
+                    self.pace.set_fixed(min(taken))
+            self.pace.learn(min(taken), 1, size, size)
 
 
 def _device(name: str | torch.device | None) -> torch.device:
@@ -220,13 +239,26 @@ def _device(name: str | torch.device | None) -> torch.device:
     return device
 
 
+@contextmanager
+def _evaluating(policy: AttentionModelPolicy) -> Iterator[None]:
+    """In evaluation mode: solving must not move norm statistics."""
+    training = policy.training
+    policy.eval()
+    try:
+        yield
+    finally:
+        policy.train(training)
+
+
 def load_policy(
-    backbone: AttentionModelPolicy | str | Path = "cvrp", pool: str | Path | None = None
+    backbone: AttentionModelPolicy | str | Path = "cvrp",
+    pool: str | Path | None = None,
+    num_heads: int = 8,
 ) -> AttentionModelPolicy:
     """The backbone alone, or with a pool on it."""
     model = backbone
     if isinstance(backbone, str | Path):
-        model = load_backbone(find_weights(backbone))
+        model = load_backbone(find_weights(backbone), num_heads=num_heads)
     return model if pool is None else PromptedPolicy.from_pretrained(model, pool)
 
 

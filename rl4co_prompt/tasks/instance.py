@@ -74,15 +74,17 @@ class Instance:
         stated = _numbers(self.capacity, self.name, "capacity")
         if stated.size != 1:
             raise ValueError(f"{self.name}: the capacity must be one number, got {stated.size}.")
-        capacity, fleet = stated.item(), self.max_routes
-        if fleet is not None and not (fleet == int(fleet) and fleet > 0):
-            raise ValueError(f"{self.name}: max_routes of {fleet} is no fleet.")
+        capacity = stated.item()
         _check(self.name, xy, demand, capacity)
-        if self.reference is not None and not 0 < self.reference < math.inf:
-            raise ValueError(f"{self.name}: a reference cost of {self.reference} is no cost.")
+        reference = _optional(self.reference, self.name, "reference")
+        fleet = _optional(self.max_routes, self.name, "max_routes")
+        if fleet is not None and not fleet.is_integer():
+            raise ValueError(f"{self.name}: max_routes must be a whole number, got {fleet:g}.")
         object.__setattr__(self, "coordinates", xy + 0.0)  # no -0
         object.__setattr__(self, "demand", demand)
         object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "reference", reference)
+        object.__setattr__(self, "max_routes", None if fleet is None else int(fleet))
 
     @property
     def num_customers(self) -> int:
@@ -207,6 +209,16 @@ def _numbers(values: object, name: str, field: str) -> np.ndarray:
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: {field} has a NaN or infinite value.")
     return array
+
+
+def _optional(value: object, name: str, field: str) -> float | None:
+    """A positive number, or None for none."""
+    if value is None:
+        return None
+    numbers = _numbers(value, name, field)
+    if numbers.size != 1 or not numbers.item() > 0:
+        raise ValueError(f"{name}: {field} must be a positive number, got {value}.")
+    return numbers.item()
 
 
 def as_number(word: str) -> float | None:

@@ -44,7 +44,13 @@ def read_vrp(path: str | Path) -> Instance:
         return instance
     try:
         cost, routes = read_sol(beside)
-        sound = instance.violation(routes) is None and instance.cost(routes) == cost
+        sound = instance.violation(routes) is None and abs(instance.cost(routes) - cost) < 0.01
+        if routes and not sound:
+            warnings.warn(
+                f"The routes of {beside} do not have the cost it states; the stated {_plain(cost)} "
+                "is taken as the best known one.",
+                stacklevel=2,
+            )
         return replace(
             instance,
             reference=cost,
@@ -153,6 +159,8 @@ def _split(text: str, where: str) -> tuple[dict[str, str], dict[str, list[list[s
             rows = sections.setdefault(word, [])
         elif ":" in line:
             label, value = (x.strip() for x in line.split(":", 1))
+            if label.upper() == "COMMENT":  # may have several lines
+                value = " ".join([*labels.pop("COMMENT", "").split(), value])
             if label.upper() in labels:
                 raise ValueError(f"{where} states {label.upper()[:40]!r} twice.")
             labels[label.upper()] = value

@@ -34,7 +34,9 @@ def test_every_pool_gets_its_rows():
         ("backbone@0", "Unknown method"),
         ("=x.pt", "Unknown method"),
         ("", "Unknown method ''"),
-        ("backbone,backbone", "backbone is named twice"),
+        ("backbone,backbone,prompt", "backbone is named twice"),
+        ("prompt-top00", "Unknown method"),
+        ("backbone", "A pool is given, but no method that uses it"),
     ],
 )
 def test_unknown_or_doubled_names_are_told(names, message):

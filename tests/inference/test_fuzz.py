@@ -218,7 +218,7 @@ def meaning(text):
             clear(section not in sections, "a section twice")
             sections[section] = []
         elif label:
-            clear(label[1].upper() not in labels, "a label twice")
+            clear(label[1].upper() not in labels.keys() - {"COMMENT"}, "a label twice")
             labels[label[1].upper()] = label[2].strip()
             section = None
         elif line:

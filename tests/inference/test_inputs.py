@@ -486,7 +486,7 @@ ONE_EACH = "instance: depot must be [2] and capacity a number, or one of each pe
             "Arrays must be rectangular; got rows of different lengths.",
         ),
         ({"reference": [1, 2]}, "instance: reference must have one cost per instance."),
-        ({"reference": np.nan}, "instance: a reference cost of nan is no cost."),
+        ({"reference": np.nan}, "instance: reference has a NaN or infinite value."),
         ({"demand": [4, 5, 11]}, "instance: customer 3 demands 11, above the capacity of 10; spl"),
     ],
 )

@@ -42,3 +42,15 @@ def test_more_rows_take_longer():
     assert pace.starts_within(2.0, 10, 100, 100) == 100
     assert pace.starts_within(2.0, 20, 100, 100) == pytest.approx(70, abs=1)
     assert pace.starts_within(0.3, 10, 100, 100) == 0
+
+
+def test_an_estimate_that_let_nothing_run_is_doubted():
+    pace = Pace()
+    pace.set_fixed(1.0)
+    pace.learn(50.0, rows=1, size=100, starts=100)
+    for _ in range(12):
+        if pace.starts_within(0.1, 1, 100, 100):
+            break
+        pace.doubt(100)
+
+    assert pace.starts_within(0.1, 1, 100, 100) > 0

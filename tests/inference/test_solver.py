@@ -8,9 +8,10 @@ import torch
 from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt import Instance, MultiTaskCVRPEnv, Solution, Solver, TaskGenerator, save_backbone
+from rl4co_prompt.inference.inputs import read_instances
 from rl4co_prompt.inference.nearest import nearest_neighbour
 from rl4co_prompt.inference.pace import Pace
-from rl4co_prompt.inference.search import routes_of
+from rl4co_prompt.inference.search import Pass, Search, routes_of
 from rl4co_prompt.tasks.vrplib import write_vrp
 from tests.conftest import outside
 
@@ -71,7 +72,7 @@ def test_a_solution_is_as_good_as_the_policys_best_rollout(solver, policy):
     assert costs == pytest.approx(best.tolist(), rel=1e-5)
 
 
-def test_more_prompts_copies_or_samples_never_make_it_worse(solver):
+def test_more_prompts_or_copies_make_no_greedy_result_worse_and_samples_none(solver):
     td = TaskGenerator("14-gm-3-10")(6, rng=5)
     budgets = [
         {"num_prompts": k, "augment": a, "samples": s}
@@ -228,7 +229,6 @@ def test_every_instance_gets_its_turn_before_any_gets_more(solver, monkeypatch):
     """Time for a few starts of each of two sizes, not for all starts of the first."""
     now = [0.0]
     monkeypatch.setattr("rl4co_prompt.inference.solver.time.perf_counter", lambda: now[0])
-    from rl4co_prompt.inference.search import Search
 
     run = Search.run
 
@@ -250,8 +250,9 @@ def test_every_instance_gets_its_turn_before_any_gets_more(solver, monkeypatch):
     ("options", "message"),
     [
         ({"num_prompts": 0}, "num_prompts must be at least 1"),
-        ({"time_limit": 0}, "time_limit must be positive"),
-        ({"time_limit": float("nan")}, "time_limit must be positive"),
+        ({"time_limit": 0}, "time_limit must be a positive"),
+        ({"time_limit": float("nan")}, "time_limit must be a positive"),
+        ({"time_limit": float("inf")}, "time_limit must be a positive"),
         ({"samples": -1}, "samples must be 0 or more"),
         ({"samples": None}, "until time_limit"),
     ],
@@ -306,7 +307,6 @@ def test_a_thousand_customers_are_solved(outside_backbone):
 def test_published_costs_come_out(outside_backbone):
     """AMDKD's n=100 student, first 50 of the set: 15.811, as the data's README states."""
     path = outside("uniform/mvmoe_cvrp100_uniform_0-499.npz")
-    from rl4co_prompt.inference.inputs import read_instances
 
     found = Solver(outside_backbone).solve(read_instances(path)[:50], augment=False)
 
@@ -326,3 +326,55 @@ def test_neighbours_are_taken_nearest_first():
     line = Instance([[0, 0], [3, 0], [1, 0], [-2, 0]], [1, 1, 1], 2)
 
     assert routes_of(nearest_neighbour(line)[2]) == ((2, 1), (3,))
+
+
+def test_one_slow_moment_does_not_shut_the_policy_out(solver):
+    solver.pace.learn(500.0, rows=1, size=12, starts=12)
+    methods = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(20):
+            methods.append(solver.solve(TaskGenerator("12-grid")(1, rng=0), time_limit=5)[0].method)
+
+    assert methods[0] == "nearest"
+    assert methods[-1] == "greedy"
+
+
+def test_solving_leaves_the_mode_and_the_statistics_of_a_policy_alone():
+    torch.manual_seed(0)
+    policy = AttentionModelPolicy(
+        env_name="cvrp", embed_dim=16, num_encoder_layers=1, num_heads=2, normalization="batch"
+    )
+    solver = Solver(policy)
+    before = {key: value.clone() for key, value in policy.state_dict().items()}
+    costs = []
+    for training in (False, True):
+        policy.train(training)
+        costs.append(solver.solve(instance()).cost)
+        assert policy.training is training
+
+    assert costs[0] == costs[1]
+    assert all(torch.equal(before[key], value) for key, value in policy.state_dict().items())
+
+
+def test_a_pass_in_parts_makes_every_start(policy):
+    """Also where one start is left over: RL4CO would choose it freely."""
+    one = TaskGenerator("17-cluster")(1, rng=0)
+    env, instances = MultiTaskCVRPEnv(check_solution=False), read_instances(one)
+    for size in (1, 5, 16):
+        whole, parts = (Search(policy, env, instances) for _ in range(2))
+        whole.run(Pass(0, (0,)))
+        for low in range(0, 17, size):
+            parts.run(Pass(0, (0,)), low, min(17, low + size))
+        assert parts.best[0].cost == pytest.approx(whole.best[0].cost)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_the_same_routes(policy):
+    td = TaskGenerator("12-cluster")(4, rng=0)
+    here = [x.cost for x in Solver(policy).solve(td)]
+    there = Solver(policy.to("cuda"))
+
+    assert [x.cost for x in there.solve(td)] == pytest.approx(here, rel=1e-3)
+    assert len(there.solve(td, samples=1, time_limit=10)) == 4

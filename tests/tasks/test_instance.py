@@ -91,10 +91,10 @@ def carried(shares):
             {"demand": [2, 3, 6.5]},
             "small: customer 3 demands 6.5, above the capacity of 6; split it.",
         ),
-        ({"reference": 0}, "small: a reference cost of 0 is no cost."),
-        ({"reference": -1.0}, "small: a reference cost of -1.0 is no cost."),
-        ({"reference": math.nan}, "small: a reference cost of nan is no cost."),
-        ({"reference": math.inf}, "small: a reference cost of inf is no cost."),
+        ({"reference": 0}, "small: reference must be a positive number, got 0."),
+        ({"reference": -1.0}, "small: reference must be a positive number, got -1.0."),
+        ({"reference": math.nan}, "small: reference has a NaN or infinite value."),
+        ({"reference": math.inf}, "small: reference has a NaN or infinite value."),
     ],
 )
 def test_a_field_that_makes_no_sense_gets_its_sentence(changes, message):
