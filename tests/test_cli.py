@@ -141,6 +141,36 @@ def test_names_in_files_stay_in_the_folder(files, weights, tmp_path):
     assert "[red]x[/red]" in result.stdout
 
 
+@pytest.mark.parametrize("given", ["folder", "file"])
+def test_solve_does_not_write_beside_the_instances(files, weights, given):
+    """The next run would take its own .sol for the best known one."""
+    folder = Path(files[0]).parent
+    before = sorted(folder.iterdir())
+    what = {"folder": str(folder), "file": files[1]}[given]
+    out = str(folder / ".." / folder.name)  # spelt otherwise
+    result = run(app, ["solve", what, "--weights", weights, "--out", out, "--force"])
+
+    assert result.exit_code == 1
+    assert "holds the instances; name another folder for the solutions." in result.stderr
+    assert sorted(folder.iterdir()) == before
+
+
+def test_names_that_differ_only_in_case_get_different_files(files, weights, tmp_path):
+    """Some disks do not tell them apart."""
+    for file, name in zip(files, ("depot", "Depot", "DEPOT"), strict=True):
+        lines = Path(file).read_text().splitlines(keepends=True)
+        Path(file).write_text("".join([f"NAME : {name}\n", *lines[1:]]))
+    out = tmp_path / "out"
+    result = run(app, ["solve", *files, "--weights", weights, "--out", str(out)])
+
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in out.iterdir()) == [
+        "DEPOT_3.sol",
+        "Depot_2.sol",
+        "depot.sol",
+    ]
+
+
 def test_fleet_limits_and_late_policies_are_shown(files, weights):
     text = Path(files[0]).read_text()
     Path(files[0]).write_text(text.replace("CAPACITY :", "VEHICLES : 1\nCAPACITY :"))

@@ -1,10 +1,12 @@
 import sys
-import threading
 import time
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rl4co_prompt.evaluation.programs import Programs, run_program
+from tests.waiting import until
 
 
 def python(code):
@@ -33,31 +35,38 @@ def test_the_last_line_prefers_errors():
     assert run_program(python("pass"), 30).last_line == "it said nothing"
 
 
-def test_a_program_out_of_time_ends_with_all_it_started():
+def test_a_program_out_of_time_ends_with_all_it_started(limit_begins_with, tmp_path):
+    limit_begins_with(tmp_path / "begun")
     begin = time.perf_counter()
     # The inner process holds the pipes open; ending only the shell would wait for it.
-    outcome = run_program(["sh", "-c", "echo begun; sleep 60; echo never"], 0.3)
+    code = "echo begun; touch begun; sleep 120; echo never"
+    outcome = run_program(["sh", "-c", code], 0.05, folder=tmp_path)
 
     assert outcome.code is None
     assert outcome.out == "begun\n"
-    assert time.perf_counter() - begin < 10
+    assert time.perf_counter() - begin < 60
 
 
-def test_stopping_ends_what_runs_and_lets_nothing_start():
-    programs, codes = Programs(), []
+def test_stopping_ends_what_runs(tmp_path):
+    programs = Programs()
+    with ThreadPoolExecutor(1, initializer=programs.adopt) as pool:
+        command = ["sh", "-c", "touch begun; sleep 120"]
+        running = pool.submit(run_program, command, 120, folder=tmp_path)
+        until((tmp_path / "begun").exists)
+        begin = time.perf_counter()
+        programs.stop()
+        outcome = running.result()
 
-    def work():
-        programs.adopt()
-        codes.append(run_program(["sh", "-c", "sleep 60"], 60).code)
-        with pytest.raises(RuntimeError, match="has been stopped"):
-            run_program(["sh", "-c", "true"], 60)
+    assert outcome.code not in (0, None)  # neither at its end nor out of time
+    assert time.perf_counter() - begin < 60
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    time.sleep(0.2)
+
+def test_after_stopping_nothing_starts(tmp_path):
+    programs = Programs()
     programs.stop()
-    thread.join(10)
+    with ThreadPoolExecutor(1, initializer=programs.adopt) as pool:
+        started = pool.submit(run_program, ["touch", "begun"], 60, folder=tmp_path)
 
-    assert not thread.is_alive()
-    assert codes
-    assert codes[0] != 0
+    with pytest.raises(RuntimeError, match=r"^touch was not started: the run has been stopped\.$"):
+        started.result()
+    assert not (tmp_path / "begun").exists()

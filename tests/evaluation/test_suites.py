@@ -12,6 +12,7 @@ from rl4co_prompt.evaluation.suites import (
     unrounded,
     with_references,
 )
+from rl4co_prompt.tasks.instance import Instance
 from rl4co_prompt.tasks.task import Task, unseen_tasks
 from rl4co_prompt.tasks.vrplib import write_sol, write_vrp
 from tests.conftest import outside
@@ -56,6 +57,33 @@ def test_files_of_the_named_folder_are_used(no_data):
 def test_cvrplib_is_never_made_up(no_data):
     with pytest.raises(FileNotFoundError, match="The set A is not at hand; let RL4CO_PROMPT_DATA"):
         load_suite("cvrplib")
+
+
+@pytest.fixture
+def sizes_of_x(no_data):
+    """Make the set X of instances with so many customers, in the order of their names."""
+
+    def write(*sizes):
+        for name, size in zip("abc", sizes, strict=False):
+            one = Instance(np.zeros((size + 1, 2)), np.ones(size), 10, name=name)
+            write_vrp(one, no_data / "cvrplib" / "X" / f"{name}.vrp")
+
+    return write
+
+
+def test_x_keeps_only_instances_below_200_customers(sizes_of_x):
+    """As the paper chooses them."""
+    sizes_of_x(199, 200, 3)
+    (one,) = load_suite("X")
+
+    assert [i.num_customers for i in one.instances] == [199, 3]
+
+
+def test_the_limit_counts_the_instances_that_are_kept(sizes_of_x):
+    sizes_of_x(300, 4, 5)
+    (one,) = load_suite("X", limit=1)
+
+    assert [i.num_customers for i in one.instances] == [4]
 
 
 def test_tasks_folders_and_files_are_suites(tmp_path):
@@ -120,7 +148,8 @@ def test_unrounded_sets_are_measured_in_real_lengths(tmp_path):
         write_vrp(replace(grid, name=file), tmp_path / f"{file}.vrp")
         routes = [[customer, *extra] for customer in range(1, 5)]
         write_sol(routes, grid.rounded_cost([[1], [2], [3], [4]]), tmp_path / f"{file}.sol")
-    known, stated = unrounded(load_suite(str(tmp_path))[0]).instances
+    with pytest.warns(UserWarning, match=r"stated\.sol do not have the cost"):
+        known, stated = unrounded(load_suite(str(tmp_path))[0]).instances
 
     assert known.rounding == "none"
     assert known.reference == pytest.approx(grid.exact_cost([[1], [2], [3], [4]]))

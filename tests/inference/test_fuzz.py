@@ -12,8 +12,6 @@ import unicodedata
 
 from fractions import Fraction
 
-import pytest
-
 from typer.testing import CliRunner
 
 from rl4co_prompt import cli, save_backbone
@@ -357,7 +355,6 @@ def test_what_is_read_from_a_damaged_file_is_solved_feasibly(backbone):
         assert not unserved(solution, text), text
 
 
-@pytest.mark.skipif(not hasattr(cli, "solve"), reason="there is no command solve")
 def test_the_command_line_never_ends_in_a_traceback(backbone, tmp_path):
     weights = save_backbone(backbone, tmp_path / "tiny.safetensors")
     path = tmp_path / "toy.vrp"

@@ -1,112 +1,27 @@
-import io
+"""Files, folders, arrays and TensorDicts as instances."""
 
 import numpy as np
 import pytest
 import torch
 
-from rl4co.envs import CVRPTWEnv
 from tensordict import TensorDict
 
 from rl4co_prompt import MultiTaskCVRPEnv, TaskGenerator
 from rl4co_prompt.inference.inputs import is_single, read_instances
 from rl4co_prompt.tasks.instance import Instance
 from rl4co_prompt.tasks.vrplib import write_vrp
-
-POINTS = [[0.5, 0.5], [0.25, 1.0], [0.1, 0.0], [0.7, 0.3]]
-DEMAND = [4, 5, 6]
-CAPACITY = 10
-EXPECTED = Instance(POINTS, DEMAND, CAPACITY)
-
-
-def arrays(**changes):
-    fields = {
-        "depot": POINTS[0],
-        "customers": POINTS[1:],
-        "demand": DEMAND,
-        "capacity": CAPACITY,
-    }
-    return {**fields, **changes}
-
-
-def batch(**changes):
-    """Two instances, the second with other demands."""
-    fields = {
-        "depot": np.array([POINTS[0]] * 2),
-        "customers": np.array([POINTS[1:]] * 2),
-        "demand": np.array([DEMAND, [1, 2, 3]]),
-        "capacity": np.array([CAPACITY, 9]),
-    }
-    return {**fields, **changes}
-
-
-def tensordict(**changes):
-    """RL4CO's form: demands are shares of the capacity."""
-    fields = {
-        "depot": torch.tensor(POINTS[:1]),
-        "locs": torch.tensor([POINTS[1:]]),
-        "demand": torch.tensor([DEMAND]) / CAPACITY,
-        "capacity": torch.tensor([[float(CAPACITY)]]),
-    }
-    fields = {key: value for key, value in {**fields, **changes}.items() if value is not None}
-    return TensorDict(fields, batch_size=[1])
-
-
-def columns(**changes):
-    fields = {
-        "x": [x for x, _ in POINTS],
-        "y": [y for _, y in POINTS],
-        "demand": [0, *DEMAND],
-        "capacity": [CAPACITY] * 4,
-    }
-    return {key: value for key, value in {**fields, **changes}.items() if value is not None}
-
-
-def table(**changes):
-    return pytest.importorskip("pandas").DataFrame(columns(**changes))
-
-
-def rows(fields):
-    """The text of a table."""
-    lines = [",".join(fields), *(",".join(map(str, row)) for row in zip(*fields.values()))]  # noqa: B905
-    return "\n".join(lines) + "\n"
-
-
-@pytest.fixture
-def csv(tmp_path):
-    """Write a .csv file."""
-
-    def write(content):
-        path = tmp_path / "table.csv"
-        path.write_bytes(content.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
-def npz(tmp_path):
-    """Write an .npz file."""
-
-    def write(**fields):
-        path = tmp_path / "set.npz"
-        np.savez(path, **fields)
-        return path
-
-    return write
-
-
-def only(x, **options):
-    (instance,) = read_instances(x, **options)
-    return instance
-
-
-def sentence(x, error=ValueError, **options):
-    """What a bad input is refused with."""
-    with pytest.raises(error) as raised:
-        read_instances(x, **options)
-    assert len(str(raised.value).splitlines()) == 1
-    assert str(raised.value).endswith(".")
-    return str(raised.value)
+from tests.inference.forms import (
+    CAPACITY,
+    DEMAND,
+    EXPECTED,
+    POINTS,
+    arrays,
+    batch,
+    columns,
+    only,
+    rows,
+    tensordict,
+)
 
 
 def test_an_instance_is_taken_as_it_is():
@@ -133,6 +48,14 @@ def test_a_folder_gives_what_its_files_give_one_by_one(tmp_path):
     write_vrp(EXPECTED, tmp_path / "A.VRP")
 
     assert only(tmp_path).digest == only(tmp_path / "A.VRP").digest
+
+
+def test_hidden_files_of_a_folder_are_skipped(tmp_path):
+    """As macOS leaves them beside every file on a foreign disk."""
+    write_vrp(EXPECTED, tmp_path / "x.vrp")
+    (tmp_path / "._x.vrp").write_bytes(b"\x00\x05\x16\x07")
+
+    assert only(tmp_path).digest == EXPECTED.digest
 
 
 def test_a_list_may_mix_all_forms(tmp_path, csv):
@@ -227,6 +150,38 @@ def test_arrays_may_carry_the_best_known_costs(key):
     assert only(arrays(**{key: 34})).source == key
 
 
+SHARES = [demand / CAPACITY for demand in DEMAND]
+
+
+def test_shares_beside_a_capacity_in_a_mapping_warn():
+    with pytest.warns(UserWarning, match=r"at most 1 and the capacity is 10; .* give capacity=1\."):
+        found = only(arrays(demand=SHARES))
+
+    assert found.demand.tolist() == SHARES
+    assert found.capacity == CAPACITY
+
+
+def test_a_batch_of_shares_warns_once():
+    with pytest.warns(UserWarning, match="capacity=1") as told:
+        read_instances(batch(demand=np.array([SHARES, SHARES])))
+
+    assert len(told) == 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"demand": SHARES, "capacity": 1},
+        {"demand": [1, 0, 1]},
+        {"demand": [0.5, 1.5, 2]},
+    ],
+    ids=["of one", "whole", "above one"],
+)
+def test_demands_that_are_no_shares_of_the_capacity_do_not_warn(changes):
+    assert only(arrays(**changes)).demand.tolist() == changes["demand"]
+
+
 def test_an_npz_file_is_read(npz):
     path = npz(**batch())
 
@@ -317,88 +272,6 @@ def test_a_tensordict_may_carry_the_best_known_costs():
     assert only(tensordict(reference=torch.tensor([[34.0]]))).reference == 34
 
 
-def test_a_pandas_table_is_read():
-    assert only(table()).digest == EXPECTED.digest
-    assert only(table(capacity=None), capacity=CAPACITY).digest == EXPECTED.digest
-    assert only(table(name=list("dabc"))).digest == EXPECTED.digest
-
-
-def test_the_columns_of_a_table_may_be_in_any_order_and_case():
-    shuffled = table()[["demand", "capacity", "y", "x"]]
-    shuffled.columns = [" Demand", "CAPACITY", "Y ", "X"]
-
-    assert only(shuffled).digest == EXPECTED.digest
-
-
-def test_the_rows_of_a_table_count_not_their_index():
-    indexed = table().set_index(table().index[::-1] * 7)
-
-    assert only(indexed).digest == EXPECTED.digest
-
-
-@pytest.mark.parametrize("dtype", ["int64", "Int64", "float32", "float64", "object", "str"])
-def test_demands_of_a_table_may_be_of_any_number_type(dtype):
-    made = table()
-    made["demand"] = made["demand"].astype(dtype)
-
-    assert only(made).digest == EXPECTED.digest
-
-
-def test_float32_columns_keep_the_digits_they_print_with():
-    made = table(demand=[0, 0.1, 0.2, 0.3], capacity=[1] * 4).astype("float32")
-
-    assert only(made).digest == Instance(POINTS, [0.1, 0.2, 0.3], 1).digest
-
-
-@pytest.mark.parametrize("nothing", [None, "", float("nan"), 0.0, -0.0, "0.00", "0e0"])
-def test_the_depots_demand_may_be_empty_or_any_zero(nothing):
-    assert only(table(demand=[nothing, *DEMAND])).digest == EXPECTED.digest
-
-
-@pytest.mark.parametrize("column", ["demand", "capacity"])
-def test_an_empty_cell_of_an_integer_column_is_empty(column):
-    pandas = pytest.importorskip("pandas")
-    values = {"demand": [None, *DEMAND], "capacity": [CAPACITY, None, None, None]}[column]
-    made = table(**{column: pandas.array(values, dtype="Int64")})
-
-    assert only(made).digest == EXPECTED.digest
-
-
-def test_a_capacity_may_stand_in_the_first_row_only():
-    assert only(table(capacity=[CAPACITY, None, None, None])).digest == EXPECTED.digest
-
-
-@pytest.mark.parametrize("content", ["10,,,", "10,10.0,10,10", "10, 10,10 ,10"])
-def test_a_capacity_may_be_spelt_differently_from_row_to_row(csv, content):
-    assert only(csv(rows(columns(capacity=content.split(","))))).digest == EXPECTED.digest
-
-
-def test_a_csv_file_is_read(csv):
-    assert only(csv(rows(columns()))).digest == EXPECTED.digest
-    assert only(csv(rows(columns()))).name == "table"
-    assert only(csv(rows(columns(capacity=None))), capacity=CAPACITY).digest == EXPECTED.digest
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("\n", "\r\n"), ("x", "\ufeffx"), (",", " , "), ("\n", "\n\n"), ("0.5", '"0.5"')],
-)
-def test_another_spelling_of_a_csv_file_is_the_same_instance(csv, old, new):
-    content = rows(columns())
-    content = new + content[1:] if old == "x" else content.replace(old, new)
-
-    assert only(csv(content)).digest == EXPECTED.digest
-
-
-def test_a_table_keeps_its_own_capacity():
-    try:
-        found = only(table(), capacity=99)
-    except ValueError:
-        return  # two capacities, so an error is as good
-
-    assert found.capacity == CAPACITY
-
-
 @pytest.mark.parametrize(
     ("x", "single"),
     [
@@ -415,234 +288,10 @@ def test_only_one_file_table_or_instance_is_single(x, single):
     assert is_single(x) == single
 
 
-def test_a_table_is_single():
-    assert is_single(table())
-
-
-@pytest.mark.parametrize("x", [5, None, np.zeros((3, 2)), iter([]), {1}, [5], ["a.vrp", None][1:]])
-def test_something_else_is_refused_with_what_can_be_given(x):
-    told = sentence(x, TypeError)
-
-    assert told.startswith("Can't solve a ")
-    assert told.endswith(
-        "give a .vrp, .csv or .npz file, a folder, a table of x, y, demand, a TensorDict, or a "
-        "mapping with depot, customers, demand and capacity."
-    )
-
-
-def test_a_path_that_leads_nowhere_is_named(tmp_path):
-    told = sentence(tmp_path / "none.vrp", FileNotFoundError)
-
-    assert told == f"No file or folder at {tmp_path / 'none.vrp'}."
-
-
-def test_an_unknown_ending_is_named(tmp_path):
-    path = tmp_path / "a.tsp"
-    path.write_text("x")
-
-    assert sentence(path) == f"{path} has the unknown ending '.tsp'; expected .vrp, .csv or .npz."
-
-
-def test_a_folder_without_instances_is_refused(tmp_path):
-    assert sentence(tmp_path) == f"There is no .vrp file in {tmp_path}."
-
-
-@pytest.mark.parametrize("key", ["depot", "customers", "demand", "capacity"])
-def test_a_mapping_must_have_all_of_an_instance(key):
-    made = arrays()
-    del made[key]
-
-    assert sentence(made) == (f"instance lacks {key}; give depot, customers, demand and capacity.")
-
-
-SHAPES = "customers must be [n, 2] and demand [n], or both with a leading axis of instances; got "
-ONE_EACH = "instance: depot must be [2] and capacity a number, or one of each per instance."
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"demand": [1, 2]}, f"instance: {SHAPES}[3, 2] and [2]."),
-        ({"demand": [[1], [2], [3]]}, f"instance: {SHAPES}[3, 2] and [3, 1]."),
-        ({"customers": [[1, 2, 3]] * 3}, f"instance: {SHAPES}[3, 3] and [3]."),
-        ({"customers": [], "demand": []}, f"instance: {SHAPES}[0] and [0]."),
-        ({"demand": 4}, f"instance: {SHAPES}[3, 2] and []."),
-        ({"customers": 4, "demand": 4}, f"instance: {SHAPES}[] and []."),
-        (
-            {"customers": np.zeros((0, 2)), "demand": []},
-            "instance has no customers; give at least one.",
-        ),
-        ({"depot": [1, 2, 3]}, ONE_EACH),
-        ({"depot": []}, ONE_EACH),
-        ({"depot": None}, ONE_EACH),
-        ({"depot": [[1, 2], [3, 4]]}, ONE_EACH),
-        ({"capacity": []}, ONE_EACH),
-        ({"capacity": [5, 6]}, ONE_EACH),
-        ({"capacity": "x"}, "instance: capacity must be numbers."),
-        ({"demand": ["a", "b", "c"]}, "instance: demand must be numbers."),
-        ({"demand": [1, 2, np.nan]}, "instance: demand has a NaN or infinite value."),
-        (
-            {"customers": [[0, 1], [2], [3, 4]]},
-            "Arrays must be rectangular; got rows of different lengths.",
-        ),
-        ({"reference": [1, 2]}, "instance: reference must have one cost per instance."),
-        ({"reference": np.nan}, "instance: reference has a NaN or infinite value."),
-        ({"demand": [4, 5, 11]}, "instance: customer 3 demands 11, above the capacity of 10; spl"),
-    ],
-)
-def test_a_mapping_that_is_no_instance_gets_its_sentence(changes, told):
-    assert sentence(arrays(**changes)).startswith(told)
-
-
-def test_a_reference_that_is_no_number_is_named():
-    assert "reference" in sentence(arrays(reference="x"))
-
-
-def test_one_bad_instance_of_a_batch_is_named():
-    assert sentence(batch(demand=np.array([DEMAND, [1, 2, 99]]))) == (
-        "instance-1: customer 3 demands 99, above the capacity of 9; split it."
-    )
-
-
-def test_one_bad_instance_of_a_tensordict_is_named():
-    td = torch.cat([tensordict(), tensordict(demand=torch.tensor([[0.1, 0.2, -0.5]]))])
-
-    assert "instance-1: customer 3 has the negative demand" in sentence(td)
-
-
-def test_an_instance_of_a_tensordict_that_needs_more_than_a_vehicle_is_refused():
-    assert "above the capacity" in sentence(tensordict(demand=torch.tensor([[0.1, 0.2, 1.5]])))
-
-
-@pytest.mark.parametrize("key", ["locs", "demand"])
-def test_a_tensordict_must_have_customers_and_demands(key):
-    assert sentence(tensordict().exclude(key)) == f"The TensorDict lacks {key}; it is no CVRP."
-
-
-def test_a_tensordict_must_have_a_depot():
-    assert sentence(tensordict(depot=None)) == "The TensorDict has no depot."
-
-
-def test_time_windows_are_not_ignored_in_a_tensordict():
-    env = CVRPTWEnv(generator_params={"num_loc": 10})
-
-    assert "time_windows" in sentence(env.generator([2]).exclude("durations"))
-
-
-def test_time_windows_are_not_ignored_in_a_mapping():
-    assert "time_windows" in sentence(arrays(time_windows=[[0, 1]] * 4))
-
-
-@pytest.mark.parametrize("column", ["ready_time", "due_date", "service_time"])
-def test_time_windows_are_not_ignored_in_a_table(csv, column):
-    """As Solomon's instances spell them."""
-    assert column in sentence(csv(rows(columns(**{column: [0, 10, 20, 30]}))))
-
-
-@pytest.mark.parametrize("key", ["x", "y", "demand"])
-def test_a_table_must_have_its_columns(csv, key):
-    told = f"lacks the column {key}; a table has x, y, demand, and the depot in its first row."
-
-    assert sentence(table(**{key: None})) == f"table {told}"
-    assert sentence(csv(rows(columns(**{key: None})))).endswith(told)
-
-
-@pytest.mark.parametrize("names", ["x,y,x,demand", "x,y,X,demand", "x, y,demand ,demand"])
-def test_a_column_given_twice_is_refused(csv, names):
-    pandas = pytest.importorskip("pandas")
-    cells = [[0, 0, 9, 0], [1, 1, 8, 1]]
-    text = "\n".join([names, *(",".join(map(str, row)) for row in cells)])
-
-    assert "twice" in sentence(csv(text), capacity=9)
-    assert "twice" in sentence(pandas.DataFrame(cells, columns=names.split(",")), capacity=9)
-
-
-@pytest.mark.parametrize("capacity", [None, [10, 20, 10, 10], [""] * 4])
-def test_a_table_must_state_one_capacity(csv, capacity):
-    told = (
-        " does not say how much a vehicle carries; give capacity=, --capacity, or a column "
-        "'capacity' with one value."
-    )
-
-    assert sentence(csv(rows(columns(capacity=capacity)))).endswith(told)
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("", "lacks the column x, y, demand; a table has x, y, demand, and the depot in its fir"),
-        ("x;y;demand\n0;0;0\n", "lacks the column x, y, demand; a table has x, y, demand, and th"),
-        ("x,y,demand\n", "has no rows."),
-        ("x,y,demand\n0,0,0\n", "has no customers; give at least one."),
-        ("x,y,demand\n0,0,5\n1,1,1\n", "the first row is the depot, so its demand must be 0."),
-        ("x,y,demand\n0,0,0\n1,1\n", "every row must have 3 cells, as the first has."),
-        ("x,y,demand\n0,0,0\n1,1,1,1\n", "every row must have 3 cells, as the first has."),
-        ("x,y,demand\n0,0,0\na,1,1\n", "coordinates must be numbers."),
-        ("x,y,demand\n0,0,0\n,1,1\n", "coordinates must be numbers."),
-        ("x,y,demand\n0,0,0\n1,1,\n", "demand must be numbers."),
-        ("x,y,demand\n0,0,0\n1,1,nan\n", "demand has a NaN or infinite value."),
-        ("x,y,demand\n0,0,0\n1_0,1,1\n", "coordinates must be numbers."),
-        ("x,y,demand\n0,0,0\n1,1,٣\n", "demand must be numbers."),
-        ("x,y,demand\n0,0,0\n1,1,0x1\n", "demand must be numbers."),
-        ("x,y,demand\n0,0,0\n1,1,-1\n", "customer 1 has the negative demand -1."),
-        ("x,y,demand\n0,0,0\n1,1,10\n", "customer 1 demands 10, above the capacity of 9; split"),
-        ("x,y,demand\n0,0,0\n" + "1" * 200_000 + ",1,1", "can't be read as a table: field larger"),
-        ("x,y\0,demand\n", "is no text file."),
-    ],
-)
-def test_a_csv_file_that_is_no_instance_gets_its_sentence(csv, content, told):
-    path = csv(content)
-
-    assert sentence(path, capacity=9).removeprefix(str(path)).lstrip(": ").startswith(told)
-
-
-@pytest.mark.parametrize("cells", [["x"] * 4, [[10]] * 4, [-10] * 4])
-def test_a_tables_capacity_must_be_a_number_of_goods(cells):
-    assert "capacity" in sentence(table(capacity=cells))
-
-
-def saved(**fields):
-    file = io.BytesIO()
-    np.savez(file, **fields)
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"no archive", saved(**arrays())[:200], saved(demand=np.array([None]))],
-    ids=["empty", "text", "half", "objects"],
-)
-def test_an_npz_file_that_is_none_gets_its_sentence(tmp_path, content):
-    path = tmp_path / "set.npz"
-    path.write_bytes(content)
-
-    assert sentence(path) == f"{path} can't be read; expected an .npz file of plain arrays."
-
-
-def test_an_array_in_place_of_an_archive_gets_its_sentence(tmp_path):
-    path = tmp_path / "set.npz"
-    with path.open("wb") as file:
-        np.save(file, np.zeros(3))
-
-    assert sentence(path) == f"{path} can't be read; expected an .npz file of plain arrays."
-
-
-def test_an_npz_file_with_flipped_bytes_is_read_or_refused(tmp_path):
-    rng = np.random.default_rng(0)
-    content = np.frombuffer(saved(**batch()), np.uint8)
-    path = tmp_path / "set.npz"
-    for _ in range(300):
-        flipped = content.copy()
-        flipped[rng.integers(len(flipped), size=rng.integers(1, 4))] = rng.integers(256)
-        path.write_bytes(flipped.tobytes())
-        try:
-            found = read_instances(path)
-        except (ValueError, OSError):
-            continue
-        assert all(isinstance(x, Instance) for x in found)
-
-
-def test_an_npz_file_without_customers_names_what_it_lacks(npz):
-    assert sentence(npz(depot=[0, 0])) == (
-        "set lacks customers, demand, capacity; give depot, customers, demand and capacity."
-    )
+def test_a_folder_named_as_a_file_is_not_single(tmp_path):
+    folder = tmp_path / "x.vrp"
+    write_vrp(EXPECTED, folder / "a.vrp")
+
+    assert not is_single(folder)
+    assert not is_single(str(folder))
+    assert [x.digest for x in read_instances(folder)] == [EXPECTED.digest]

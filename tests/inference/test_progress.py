@@ -1,9 +1,8 @@
-import time
-
 import pytest
 
 from rl4co_prompt.inference import progress
 from rl4co_prompt.inference.progress import ProgressBar, figure
+from tests.waiting import until
 
 
 class Watched:
@@ -12,7 +11,6 @@ class Watched:
     def __init__(self, monkeypatch):
         self.bars = []
         monkeypatch.setattr(progress, "_watched", lambda: True)
-        monkeypatch.setattr(progress, "PATIENCE", 0.05)
         monkeypatch.setattr(progress, "Progress", self.make)
 
     def make(self, *columns, **options):
@@ -28,31 +26,62 @@ def watched(monkeypatch):
     return Watched(monkeypatch)
 
 
-def test_quick_work_shows_nothing(watched):
+@pytest.fixture
+def clocks(monkeypatch):
+    """The timers that were started; they ring only when told to."""
+    started = []
+
+    class Clock:
+        def __init__(self, seconds, ring):
+            self.ring, self.cancelled = ring, False
+
+        def start(self):
+            started.append(self)
+
+        def cancel(self):
+            self.cancelled = True
+
+    monkeypatch.setattr(progress.threading, "Timer", Clock)
+    return started
+
+
+def test_quick_work_shows_nothing(watched, clocks):
     with ProgressBar() as bar:
         bar.advance(1, [])
-    time.sleep(0.1)
+    (clock,) = clocks
+    clock.ring()  # as a clock does that rang just before it was cancelled
 
+    assert clock.cancelled
     assert watched.bars == []
 
 
-def test_long_work_shows_what_is_done(watched):
+def test_long_work_shows_what_is_done(watched, monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
     with ProgressBar(label="backbone on X") as bar:
         bar.total = 4
         bar.advance(1, [])
-        time.sleep(0.2)
+        until(lambda: watched.bars)
         bar.advance(2, [])
         task = watched.bars[0].tasks[0]
         assert (task.description, task.completed, task.total) == ("backbone on X", 3, 4)
 
 
+def test_the_bar_begins_with_what_is_done_already(watched, clocks):
+    with ProgressBar() as bar:
+        bar.total = 4
+        bar.advance(3, [])
+        clocks[0].ring()
+        assert watched.bars[0].tasks[0].completed == 3
+
+
 @pytest.mark.parametrize("wanted", [True, False])
-def test_without_a_terminal_or_a_wish_nothing_is_shown(watched, monkeypatch, wanted):
+def test_without_a_terminal_or_a_wish_nothing_is_shown(watched, clocks, monkeypatch, wanted):
     if wanted:
         monkeypatch.setattr(progress, "_watched", lambda: False)
-    with ProgressBar(wanted):
-        time.sleep(0.1)
+    with ProgressBar(wanted) as bar:
+        bar.advance(1, [])
 
+    assert clocks == []
     assert watched.bars == []
 
 

@@ -1,6 +1,3 @@
-import time
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -9,32 +6,9 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt import Instance, MultiTaskCVRPEnv, Solution, Solver, TaskGenerator, save_backbone
 from rl4co_prompt.inference.inputs import read_instances
-from rl4co_prompt.inference.nearest import nearest_neighbour
-from rl4co_prompt.inference.pace import Pace
-from rl4co_prompt.inference.search import Pass, Search, routes_of
 from rl4co_prompt.tasks.vrplib import write_vrp
 from tests.conftest import outside
-
-GRID = np.array([[x, y] for x in (0, 10, 20, 30) for y in (0, 15, 30)], dtype=float)
-
-
-@pytest.fixture
-def solver(policy):
-    return Solver(policy)
-
-
-def instance(customers=11, capacity=10, **options):
-    demand = np.arange(customers) % 4 + 1
-    return Instance(GRID[: customers + 1], demand, capacity, **options)
-
-
-def length(instance, routes):
-    """Independent of the package: float64, point by point."""
-    total = 0.0
-    for route in routes:
-        for a, b in zip([0, *route], [*route, 0], strict=True):
-            total += float(np.linalg.norm(instance.coordinates[a] - instance.coordinates[b]))
-    return total
+from tests.inference.grid import GRID, instance, length
 
 
 def test_routes_are_feasible_and_cost_what_they_say(solver):
@@ -128,6 +102,12 @@ def test_a_file_gives_a_solution_and_a_list_gives_a_list(solver, tmp_path):
     assert solver.solve([]) == []
 
 
+def test_a_folder_named_as_a_file_gives_a_list(solver, tmp_path):
+    write_vrp(instance(name="a"), tmp_path / "x.vrp" / "a.vrp")
+
+    assert [x.instance.name for x in solver.solve(tmp_path / "x.vrp")] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("arrays", "routes", "cost"),
     [
@@ -199,53 +179,6 @@ def test_solving_leaves_the_global_random_state_alone(solver):
     assert torch.equal(state, torch.random.get_rng_state())
 
 
-def test_samples_without_end_stop_at_the_limit(solver):
-    td = TaskGenerator("10-uniform")(2, rng=0)
-    begin = time.perf_counter()
-    found = solver.solve(td, 1, False, time_limit=0.5, samples=None)
-
-    assert time.perf_counter() - begin < 3  # generous: other work may share the cores
-    assert all(x.attempts[-1].method == "sampled" for x in found)
-
-
-def test_a_limit_that_allows_everything_changes_nothing(solver):
-    td = TaskGenerator("12-cluster")(3, rng=0)
-    free, limited = solver.solve(td), solver.solve(td, time_limit=600)
-
-    assert [x.rollouts for x in limited] == [x.rollouts for x in free]
-    assert [x.cost for x in limited] == pytest.approx([x.cost for x in free], rel=1e-3)
-
-
-def test_without_time_for_the_policy_routes_go_to_neighbours_and_a_warning(solver):
-    td = TaskGenerator("14-cluster")(3, rng=0)
-    with pytest.warns(UserWarning, match="before the policy reached 3 of 3 instances"):
-        found = solver.solve(td, time_limit=1e-9)
-
-    assert [x.method for x in found] == ["nearest"] * 3
-    assert [x.prompt for x in found] == [None] * 3
-
-
-def test_every_instance_gets_its_turn_before_any_gets_more(solver, monkeypatch):
-    """Time for a few starts of each of two sizes, not for all starts of the first."""
-    now = [0.0]
-    monkeypatch.setattr("rl4co_prompt.inference.solver.time.perf_counter", lambda: now[0])
-
-    run = Search.run
-
-    def slow(search, step, first=0, last=None):
-        now[0] += (last or search.size) - first
-        run(search, step, first, last)
-
-    monkeypatch.setattr(Search, "run", slow)
-    monkeypatch.setattr(solver, "pace", Pace())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = solver.solve([instance(11), instance(5)], 1, False, time_limit=30)
-
-    assert all(x.method == "greedy" for x in found)
-    assert now[0] <= 30
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -295,15 +228,6 @@ def test_unknown_weights_are_told(monkeypatch, tmp_path):
         Solver.from_pretrained("cvrp")
 
 
-def test_a_thousand_customers_are_solved(outside_backbone):
-    rng = np.random.default_rng(0)
-    big = Instance(rng.integers(0, 1000, (1001, 2)), rng.integers(1, 100, 1000), 1000)
-    solution = Solver(outside_backbone).solve(big, augment=False, time_limit=5)
-
-    assert solution.method == "greedy"
-    assert len(solution.routes) >= -(-big.demand.sum() // 1000)
-
-
 def test_published_costs_come_out(outside_backbone):
     """AMDKD's n=100 student, first 50 of the set: 15.811, as the data's README states."""
     path = outside("uniform/mvmoe_cvrp100_uniform_0-499.npz")
@@ -311,33 +235,6 @@ def test_published_costs_come_out(outside_backbone):
     found = Solver(outside_backbone).solve(read_instances(path)[:50], augment=False)
 
     assert np.mean([x.cost for x in found]) == pytest.approx(15.811, abs=0.002)
-
-
-def test_nearest_neighbours_give_feasible_routes_at_once():
-    rng = np.random.default_rng(1)
-    for n, capacity in ((1, 9), (7, 9), (300, 30), (1000, 10**12)):
-        one = Instance(rng.integers(0, 100, (n + 1, 2)), rng.integers(1, 10, n), capacity)
-        attempt, exact, tour = nearest_neighbour(one)
-        assert one.violation(routes_of(tour)) is None
-        assert exact == pytest.approx(attempt.cost) == pytest.approx(length(one, routes_of(tour)))
-
-
-def test_neighbours_are_taken_nearest_first():
-    line = Instance([[0, 0], [3, 0], [1, 0], [-2, 0]], [1, 1, 1], 2)
-
-    assert routes_of(nearest_neighbour(line)[2]) == ((2, 1), (3,))
-
-
-def test_one_slow_moment_does_not_shut_the_policy_out(solver):
-    solver.pace.learn(500.0, rows=1, size=12, starts=12)
-    methods = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(20):
-            methods.append(solver.solve(TaskGenerator("12-grid")(1, rng=0), time_limit=5)[0].method)
-
-    assert methods[0] == "nearest"
-    assert methods[-1] == "greedy"
 
 
 def test_solving_leaves_the_mode_and_the_statistics_of_a_policy_alone():
@@ -355,18 +252,6 @@ def test_solving_leaves_the_mode_and_the_statistics_of_a_policy_alone():
 
     assert costs[0] == costs[1]
     assert all(torch.equal(before[key], value) for key, value in policy.state_dict().items())
-
-
-def test_a_pass_in_parts_makes_every_start(policy):
-    """Also where one start is left over: RL4CO would choose it freely."""
-    one = TaskGenerator("17-cluster")(1, rng=0)
-    env, instances = MultiTaskCVRPEnv(check_solution=False), read_instances(one)
-    for size in (1, 5, 16):
-        whole, parts = (Search(policy, env, instances) for _ in range(2))
-        whole.run(Pass(0, (0,)))
-        for low in range(0, 17, size):
-            parts.run(Pass(0, (0,)), low, min(17, low + size))
-        assert parts.best[0].cost == pytest.approx(whole.best[0].cost)
 
 
 @pytest.mark.gpu

@@ -1,19 +1,16 @@
+"""Instance: its fields, what routes cost, and what names it."""
+
 import math
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from hypothesis import given, settings, strategies as st
-
 from rl4co_prompt import MultiTaskCVRPEnv
-from rl4co_prompt.tasks.instance import Instance, as_tensordict, unit_square
-
-SLACK = np.float32(1) + np.float32(1e-5)  # what RL4CO lets a vehicle carry
+from rl4co_prompt.tasks.instance import Instance, as_tensordict
 
 
 def instance(**changes):
@@ -26,21 +23,10 @@ def instance(**changes):
     return Instance(**{**fields, **changes})
 
 
-def plain(demand, capacity, **fields):
-    """Customers on a line; for what has nothing to do with places."""
-    return Instance([[i, 0] for i in range(len(demand) + 1)], demand, capacity, **fields)
-
-
 def closed(route, points):
     """Lengths of a route's edges, from the depot and back."""
     nodes = [points[i] for i in (0, *route, 0)]
     return [math.dist(a, b) for a, b in pairwise(nodes)]
-
-
-def carried(shares):
-    """How many customers in a row RL4CO lets one vehicle visit."""
-    used = np.add.accumulate(np.asarray(shares, np.float32), dtype=np.float32)
-    return int(np.argmax(np.append(used, np.float32(9)) > SLACK))
 
 
 @pytest.mark.parametrize(
@@ -245,176 +231,6 @@ def test_an_overloaded_route_is_a_violation():
     assert instance().violation([[1], [2, 3]]) == "route 2 carries 7 of 6"
 
 
-def test_an_overload_is_told_in_the_instances_own_unit():
-    assert plain([0.5] * 3, 1.0).violation([[1, 2, 3]]) == "route 1 carries 1.5 of 1"
-
-
-def test_decimal_demands_add_up_as_they_are_written():
-    """In binary, ten times 0.1 is less than 1 and eleven times 0.1 is not 1.1."""
-    assert plain([0.1] * 10, 1.0).violation([range(1, 11)]) is None
-    assert plain([0.1] * 11, 1.1).violation([range(1, 12)]) is None
-    assert plain([0.1] * 11, 1.0).violation([range(1, 12)]) is not None
-    assert plain([0.7, 0.1], 0.8).violation([[1, 2]]) is None
-
-
-def test_float32_demands_count_with_the_digits_they_print_with():
-    demand = np.full(10, 0.1, np.float32)
-
-    assert plain(demand, np.float32(1)).violation([range(1, 11)]) is None
-
-
-@pytest.mark.parametrize(
-    ("demand", "capacity"),
-    [(["0.25", "1.5", "0"], "2"), (["5e-324", "1e12"], "1e12"), (["0.1", "3"], "999999999999.9")],
-)
-def test_whole_numbers_are_in_the_ratio_of_the_written_ones(demand, capacity):
-    whole, unit = plain([float(d) for d in demand], float(capacity)).whole
-
-    assert all(type(number) is int for number in (*whole, unit))
-    assert [Fraction(d, unit) for d in whole] == [Fraction(d) / Fraction(capacity) for d in demand]
-
-
-@st.composite
-def loads(draw, most):
-    """A capacity, and demands that together take just that or a little more."""
-    capacity = draw(st.integers(1, most))
-    total = capacity + draw(st.sampled_from([0, 0, 1, 1, 2, 10]))
-    cuts = draw(st.lists(st.integers(0, total), max_size=60, unique=True))
-    edges = sorted({0, total, *cuts})
-    demand = [b - a for a, b in pairwise(edges) if 0 < b - a <= capacity]
-    demand += draw(st.lists(st.integers(0, capacity), max_size=5))
-    return draw(st.permutations(demand or [capacity])), capacity
-
-
-@settings(max_examples=400, deadline=None, derandomize=True)
-@given(loads(10**12))
-def test_what_rl4co_lets_a_vehicle_carry_is_within_the_capacity(case):
-    demand, capacity = case
-    shares = plain(demand, capacity).shares()
-
-    assert sum(demand[: carried(shares)]) <= capacity
-
-
-@settings(max_examples=400, deadline=None, derandomize=True)
-@given(loads(1000))
-def test_what_is_within_a_small_capacity_rl4co_lets_a_vehicle_carry(case):
-    demand, capacity = case
-    within = [d for i, d in enumerate(demand) if sum(demand[: i + 1]) <= capacity]
-    shares = plain(demand, capacity).shares()[: len(within)]
-
-    assert carried(shares) == len(within)
-
-
-@pytest.mark.parametrize("capacity", [712, 1000, 8037, 16383, 16384, 16385, 20000])
-def test_customers_of_one_unit_overload_no_vehicle_however_many(capacity):
-    """Equal demands are rounded alike, so that errors of float32 add up instead of cancelling."""
-    assert carried(plain(np.ones(capacity + 9), capacity).shares()) <= capacity
-
-
-@pytest.mark.parametrize("capacity", [3, 50, 100, 712, 784, 1000])
-def test_customers_of_one_unit_fill_a_small_vehicle(capacity):
-    assert carried(plain(np.ones(capacity + 9), capacity).shares()) == capacity
-
-
-@pytest.mark.parametrize(
-    ("demand", "capacity"), [(10_000, 100_000), (3e9, 9e9), (0.1, 1000), (7, 210_000)]
-)
-def test_customers_fill_a_large_vehicle_whose_unit_is_coarse(demand, capacity):
-    number = min(round(capacity / demand), 20)
-    rest = capacity - (number - 1) * demand
-    filling = plain([demand] * (number - 1) + [rest], capacity)
-
-    assert carried(filling.shares()) == number
-
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(loads(10**12))
-def test_shares_are_float32_and_fit_a_vehicle_one_by_one(case):
-    demand, capacity = case
-    shares = plain(demand, capacity).shares()
-
-    assert shares.dtype == np.float32
-    assert (shares <= SLACK).all()
-    assert ((shares == 0) == (np.array(demand) == 0)).all()
-    assert shares == pytest.approx(np.array(demand) / capacity, abs=1e-4)
-
-
-def points(*pairs):
-    return np.array(pairs, dtype=float)
-
-
-def test_fit_keeps_the_aspect_ratio_and_fills_the_unit_square():
-    scaled = unit_square(points([100, 1000], [300, 1050], [200, 1100]))
-
-    assert scaled.tolist() == [[0, 0], [1, 0.25], [0.5, 0.5]]
-
-
-@pytest.mark.parametrize("scaling", ["fit", "x-range", "thousand"])
-def test_every_scaling_keeps_the_ratios_of_distances(scaling):
-    xy = np.random.default_rng(0).random((20, 2)) * (900, 300) - 50
-    scaled = unit_square(xy, scaling)
-    before, after = (np.linalg.norm(x[1:] - x[0], axis=1) for x in (xy, scaled))
-
-    assert after / after[0] == pytest.approx(before / before[0])
-
-
-def test_x_range_moves_and_shrinks_both_axes_as_x():
-    scaled = unit_square(points([100, 1000], [300, 1050]), "x-range")
-
-    assert scaled.tolist() == [[0, 4.5], [1, 4.75]]
-
-
-def test_thousand_divides_by_a_thousand():
-    assert unit_square(points([100, 1000], [300, 0]), "thousand").tolist() == [[0.1, 1], [0.3, 0]]
-
-
-def test_points_of_the_unit_square_stay():
-    xy = points([0.1, 0.2], [0.4, 0.9])
-
-    assert unit_square(xy).tolist() == xy.tolist()
-
-
-@pytest.mark.parametrize(
-    "xy", [points([0.1, 0.1], [0.3, 0.2]), points([-0.1, 0], [0.9, 1]), points([0, 0], [2, 1])]
-)
-def test_points_that_use_little_of_the_unit_square_or_leave_it_are_moved(xy):
-    scaled = unit_square(xy)
-
-    assert scaled.min() == 0
-    assert scaled.max() == pytest.approx(1)
-
-
-@pytest.mark.parametrize("scaling", ["fit", "x-range", "thousand"])
-@pytest.mark.parametrize("place", [0.0, 5.0, -3.0, 1e12])
-def test_coincident_points_give_finite_coordinates(scaling, place):
-    scaled = unit_square(np.full((4, 2), place), scaling)
-
-    assert np.isfinite(scaled).all()
-    assert (scaled == scaled[0]).all()
-
-
-def test_an_unknown_scaling_is_refused():
-    with pytest.raises(
-        ValueError, match=r"^Unknown scaling 'log'; use fit, x-range or thousand\.$"
-    ):
-        unit_square(np.zeros((2, 2)), "log")
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.lists(
-        st.tuples(*[st.floats(-1e12, 1e12) | st.sampled_from([0.0, 1.0, 1e12, 5e-324])] * 2),
-        min_size=2,
-        max_size=6,
-    )
-)
-def test_fit_stays_in_the_unit_square_for_any_points(pairs):
-    scaled = unit_square(np.array(pairs))
-
-    assert (scaled >= 0).all()
-    assert (scaled <= 1 + 1e-6).all()
-
-
 def test_the_same_problem_has_the_same_digest():
     same = [
         instance(name="other"),
@@ -427,6 +243,24 @@ def test_the_same_problem_has_the_same_digest():
     ]
 
     assert {x.digest for x in same} == {instance().digest}
+
+
+@pytest.mark.parametrize("fleet", [np.int64(2), np.uint8(2), np.float32(2), np.array([2]), "2"])
+def test_a_fleet_from_numpy_is_the_plain_one(fleet):
+    made = instance(max_routes=fleet)
+
+    assert made.max_routes == 2
+    assert type(made.max_routes) is int
+    assert made.digest == instance(max_routes=2).digest
+
+
+@pytest.mark.parametrize("cost", [np.int64(34), np.float32(34), np.array([34]), torch.tensor(34)])
+def test_a_reference_from_numpy_is_the_plain_one(cost):
+    made = instance(reference=cost)
+
+    assert made.reference == 34
+    assert type(made.reference) is float
+    assert made.digest == instance(reference=34).digest
 
 
 def test_any_change_of_the_problem_changes_the_digest():

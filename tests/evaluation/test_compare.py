@@ -1,0 +1,76 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rl4co_prompt.evaluation.compare import compare, compare_rows, compare_table
+from rl4co_prompt.evaluation.methods import parse_methods
+
+
+class Recorder:
+    """Stands in for a solver: notes its limits and solves as much as they allow."""
+
+    def __init__(self):
+        self.asked = []
+
+    def solve(self, instance, num_prompts, augment, time_limit, seed, *, samples):
+        self.asked.append((instance.name, time_limit, augment, samples))
+        return SimpleNamespace(cost=10 / time_limit, rollouts=int(100 * time_limit))
+
+
+def test_each_instance_gets_the_same_seconds_from_each_method(sets, pools):
+    solvers = {"backbone": Recorder(), "prompt": Recorder()}
+    methods = parse_methods("backbone,prompt", pools[:1])
+    compare(sets[1], methods, lambda method: solvers[method.kind], seconds=(0.5, 2))
+    names = [instance.name for instance in sets[1].instances]
+
+    for solver in solvers.values():
+        assert solver.asked == [(name, s, True, None) for s in (0.5, 2) for name in names]
+
+
+def test_scores_are_what_the_limit_allowed(sets):
+    found = compare(sets[1], parse_methods("backbone"), lambda _: Recorder(), seconds=(0.5, 2))
+    (short, first), (long, second) = found
+
+    assert (short, long) == (0.5, 2)
+    assert first.costs.tolist() == [20] * 3
+    assert second.costs.tolist() == [5] * 3
+    assert (first.rollouts, second.rollouts) == (50, 200)
+
+
+@pytest.mark.filterwarnings("ignore:The time limit ended")  # on a slow machine
+def test_rows_and_table_show_the_scores(sets, solver_for):
+    found = compare(sets[1], parse_methods("backbone"), solver_for, seconds=(0.02, 0.04))
+    table = compare_table(found, sets[1], "1 core")
+
+    assert table.columns == ["method", "0.02 s", "0.04 s"]
+    assert [row[0] for row in table.rows] == ["backbone"]
+    for (limit, score), cell, row in zip(
+        found, table.rows[0][1:], compare_rows(found), strict=True
+    ):
+        assert cell.startswith(f"{score.mean_gap:.2f} ±")
+        assert row["seconds_allowed"] == limit
+        assert row["costs"] == score.costs.tolist()
+
+
+def test_policies_get_the_cores_and_give_them_back(sets):
+    seen = []
+
+    class Counting(Recorder):
+        def solve(self, *given, **options):
+            seen.append(torch.get_num_threads())
+            return super().solve(*given, **options)
+
+    before = torch.get_num_threads()
+    compare(sets[1], parse_methods("backbone"), lambda _: Counting(), (1,), cores=before + 1)
+
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    "options", [{"seconds": (0,)}, {"seconds": ()}, {"seconds": (1,), "cores": 0}]
+)
+def test_senseless_comparisons_are_refused(sets, solver_for, options):
+    with pytest.raises(ValueError, match="must be"):
+        compare(sets[0], parse_methods("backbone"), solver_for, **options)
