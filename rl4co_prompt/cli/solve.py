@@ -123,7 +123,8 @@ def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], 
 
 def _keep_apart(files: list[Path], out: Path | None) -> None:
     """A .sol beside its instance would be taken for the best known one next time."""
-    folders = {file if file.is_dir() else file.parent for file in files}
+    read = [file for file in files if file.is_dir() or file.suffix.lower() == ".vrp"]
+    folders = {file if file.is_dir() else file.parent for file in read}
     if out is not None and out.resolve() in {folder.resolve() for folder in folders}:
         raise ValueError(f"{out} holds the instances; name another folder for the solutions.")
 

@@ -135,6 +135,8 @@ def _load(name: str, limit: int | None, seed: int) -> InstanceSet:
     if path is not None:
         found = replace(_from_path(path, None), name=name, label=origin.label, source=origin.file)
         chosen = [i for i in found.instances if i.num_customers < (origin.below or math.inf)]
+        if not chosen:
+            raise ValueError(f"No instance in {path} has fewer than {origin.below} customers.")
         return replace(found, instances=tuple(chosen[:limit]))
     if origin.task is None:
         raise FileNotFoundError(

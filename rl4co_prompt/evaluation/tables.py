@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rl4co_prompt.evaluation.evaluate import Evaluation, Score
+from rl4co_prompt.evaluation.suites import ORIGINS, SUITES
 from rl4co_prompt.evaluation.table import Table
 from rl4co_prompt.inference.search import COPIES
 
@@ -97,9 +98,15 @@ def printed_rows(result: Evaluation) -> list[list[str]]:
 
 
 def _printed(result: Evaluation) -> list[dict[str, Any]]:
-    """The paper's table that has the first of the sets."""
+    """The paper's table of the suite, or of the set, as far as it is about the sets at hand."""
+    if result.suite not in {*SUITES, *ORIGINS}:
+        return []
+    names = [one.name for one in result.sets]
     suites = paper_numbers()["suites"].values()
-    return next((s for s in suites if result.sets[0].name in s[0]["gaps"]), [])
+    rows: list[dict] = next((s for s in suites if names[0] in s[0]["gaps"]), [])
+    if len(names) == len(SUITES.get(result.suite, ())):
+        names.append("average")
+    return [row | {"gaps": {k: v for k, v in row["gaps"].items() if k in names}} for row in rows]
 
 
 def as_rows(result: Evaluation, paper: bool = False) -> list[dict[str, Any]]:

@@ -269,14 +269,15 @@ def _unshared(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         capacity = np.asarray(arrays["capacity"], float).reshape(-1, 1)
     except (KeyError, TypeError, ValueError):
         return arrays  # told where all fields are checked
-    if not demand.size or demand.max() > 1 + 1e-5 or not (demand % 1).any():
+    shares = demand if demand.ndim == 2 else demand[None]
+    if not (shares.size and shares.max() <= 1 + 1e-5 and (shares % 1).any()):
         return arrays
-    if demand.ndim == 2 and len(capacity) not in (1, len(demand)):
+    if len(capacity) not in (1, len(shares)) or not (np.isfinite(capacity) & (capacity > 0)).all():
         return arrays
-    whole = (demand * capacity).reshape(demand.shape) if demand.ndim == 2 else demand * capacity[0]
-    if np.abs(whole - whole.round()).max() < 1e-3:
-        return {**arrays, "demand": whole.round()}
-    return {**arrays, "capacity": np.ones(1)}
+    units = np.broadcast_to(capacity, (len(shares), 1))
+    pairs = [_undivided(row, float(unit)) for row, (unit,) in zip(shares, units, strict=True)]
+    found = np.stack([row for row, _ in pairs]).reshape(demand.shape)
+    return {**arrays, "demand": found, "capacity": np.array([unit for _, unit in pairs])}
 
 
 def _read_csv(path: Path) -> dict[str, list]:

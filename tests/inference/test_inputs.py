@@ -295,3 +295,35 @@ def test_a_folder_named_as_a_file_is_not_single(tmp_path):
     assert not is_single(folder)
     assert not is_single(str(folder))
     assert [x.digest for x in read_instances(folder)] == [EXPECTED.digest]
+
+
+@pytest.mark.parametrize(
+    ("demand", "capacity", "expected"),
+    [
+        ([4e-4, 4e-4, 4e-4], 1, ([4e-4, 4e-4, 4e-4], 1)),
+        ([5e-5, 5e-5, 0.5], 10, ([5e-5, 5e-5, 0.5], 1)),
+        ([0.30005, 0.5, 0.5], 10, ([0.30005, 0.5, 0.5], 1)),
+        ([0.3, 0.5, 1.0], 10, ([3, 5, 10], 10)),
+        ([2.5, 3, 3], 10, ([2.5, 3, 3], 10)),
+    ],
+)
+def test_shares_of_a_file_lose_nothing(tmp_path, demand, capacity, expected):
+    np.savez(
+        tmp_path / "a.npz", depot=[0, 0], customers=np.eye(3, 2), demand=demand, capacity=capacity
+    )
+    (found,) = read_instances(tmp_path / "a.npz")
+
+    assert (found.demand.tolist(), found.capacity) == expected
+
+
+@pytest.mark.parametrize("capacity", [np.nan, [], -1.0, [1.0, 2.0]])
+def test_shares_beside_no_capacity_are_refused(tmp_path, capacity):
+    np.savez(
+        tmp_path / "a.npz",
+        depot=[0, 0],
+        customers=np.eye(3, 2),
+        demand=[0.5] * 3,
+        capacity=capacity,
+    )
+    with pytest.raises(ValueError, match="capacity"):
+        read_instances(tmp_path / "a.npz")
