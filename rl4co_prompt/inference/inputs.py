@@ -50,12 +50,21 @@ def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
         return _from_mapping(x)
     if _is_table(x):
         return [_from_table(_columns(x), capacity, "table")]
+    if isinstance(x, tuple) and len(x) == 4 and not any(map(_is_instance, x)):
+        return _from_mapping(
+            dict(zip(("depot", "customers", "demand", "capacity"), x, strict=True))
+        )
     if isinstance(x, list | tuple):
         return [instance for part in x for instance in read_instances(part, capacity)]
     raise TypeError(
         f"Can't solve a {type(x).__name__}; give a {_READERS} file, a folder, a table of x, y, "
-        "demand, a TensorDict, or a mapping with depot, customers, demand and capacity."
+        "demand, a TensorDict, or a mapping or tuple of depot, customers, demand and capacity."
     )
+
+
+def _is_instance(x: Any) -> bool:
+    """Whether it is an instance, or a collection of them, by itself; an array is not."""
+    return isinstance(x, str | Path | Instance | TensorDict | Mapping) or _is_table(x)
 
 
 def is_single(x: Any) -> bool:

@@ -88,8 +88,8 @@ class Solver:
 
         Args:
             x: a .vrp, .csv or .npz file, a folder of .vrp files, a pandas table of x, y, demand
-                with the depot in its first row, a TensorDict, a mapping with depot, customers,
-                demand and capacity, or a list of such.
+                with the depot in its first row, a TensorDict, a mapping or tuple of depot,
+                customers, demand and capacity, or a list of such.
             num_prompts: nearest prompts that are tried; at most the pool, and 1 without a pool.
             augment: try the eight symmetry copies.
             time_limit: seconds for the whole call; what is best by then is returned.

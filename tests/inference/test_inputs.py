@@ -327,3 +327,13 @@ def test_shares_beside_no_capacity_are_refused(tmp_path, capacity):
     )
     with pytest.raises(ValueError, match="capacity"):
         read_instances(tmp_path / "a.npz")
+
+
+def test_four_arrays_are_an_instance_and_four_files_are_four(tmp_path):
+    arrays = ([0, 0], np.eye(3, 2), np.array([1, 2, 3]), 4)
+    (found,) = read_instances(arrays)
+    named = dict(zip(("depot", "customers", "demand", "capacity"), arrays, strict=True))
+
+    assert found.digest == read_instances(named)[0].digest
+    assert [i.digest for i in read_instances((found,) * 4)] == [found.digest] * 4
+    assert len(read_instances((named,) * 4)) == 4

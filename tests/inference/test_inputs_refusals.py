@@ -20,7 +20,7 @@ def test_something_else_is_refused_with_what_can_be_given(x):
     assert told.startswith("Can't solve a ")
     assert told.endswith(
         "give a .vrp, .csv or .npz file, a folder, a table of x, y, demand, a TensorDict, or a "
-        "mapping with depot, customers, demand and capacity."
+        "mapping or tuple of depot, customers, demand and capacity."
     )
 
 
