@@ -131,14 +131,14 @@ class Solver:
         return solutions[0] if is_single(x) else solutions
 
     def _check(self, num_prompts: int, time_limit: float | None, samples: int | None) -> None:
-        if num_prompts < 1:
-            raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
+        if not isinstance(num_prompts, int) or num_prompts < 1:
+            raise ValueError(f"num_prompts must be at least 1 and whole, got {num_prompts}.")
         if time_limit is not None and not 0 < time_limit < math.inf:
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit}.")
         if samples is None and time_limit is None:
             raise ValueError("samples=None samples until time_limit, so it needs one.")
-        if samples is not None and samples < 0:
-            raise ValueError(f"samples must be 0 or more, got {samples}.")
+        if samples is not None and (not isinstance(samples, int) or samples < 0):
+            raise ValueError(f"samples must be 0 or more and whole, got {samples}.")
 
     def _prompts(self, num_prompts: int) -> int:
         policy = self.policy

@@ -183,6 +183,8 @@ def test_solving_leaves_the_global_random_state_alone(solver):
     ("options", "message"),
     [
         ({"num_prompts": 0}, "num_prompts must be at least 1"),
+        ({"num_prompts": 2.5}, "num_prompts must be at least 1 and whole"),
+        ({"samples": 1.5}, "samples must be 0 or more and whole"),
         ({"time_limit": 0}, "time_limit must be a positive"),
         ({"time_limit": float("nan")}, "time_limit must be a positive"),
         ({"time_limit": float("inf")}, "time_limit must be a positive"),
