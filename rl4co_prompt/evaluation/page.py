@@ -69,7 +69,11 @@ def page(result: Evaluation, paper: bool = False, command: str = "") -> str:
         f"<p class=faint>rl4co_prompt {__version__}"
         + (f" &middot; <code>{html.escape(command)}</code>" if command else "")
         + "</p>",
-        _section("Gaps", _table(gap_table(result, paper), best=has_gaps(result)), _gap_note(paper)),
+        _section(
+            "Gaps" if has_gaps(result) else "Costs",
+            _table(gap_table(result, paper), best=has_gaps(result)),
+            _gap_note(paper) if has_gaps(result) else "Mean costs; no reference costs are known.",
+        ),
         _section("Budget", _table(budget_table(result))),
         _curves(result),
         _tokens(result),

@@ -23,7 +23,9 @@ class Pace:
 
     def doubt(self, size: int) -> None:
         """Expect half of what was expected at a size that nothing was tried at."""
-        self._units[size] = self._unit(size) / 2
+        nearest = min(self._units, key=lambda known: abs(known - size), default=None)
+        if nearest is not None:
+            self._units[nearest] /= 2
         self._fixed /= 2
 
     def starts_within(self, seconds: float, rows: int, size: int, wanted: int) -> int:
