@@ -1,6 +1,6 @@
-"""Schedules: which task each training epoch has.
+"""Schedules: which task each training epoch or batch has.
 
-A schedule is a pure function of the epoch, so that a resumed run and every process of a
+A schedule is a pure function of its number, so that a resumed run and every process of a
 distributed run take the same task.
 """
 
@@ -65,3 +65,33 @@ class RisingSize(Schedule):
         target = sizes[0] + int(rise * (sizes[-1] - sizes[0]))
         size = max(size for size in sizes if size <= target)
         return self._choice([task for task in self.tasks if task.num_loc == size], epoch)
+
+
+class Mixture(Schedule):
+    """Several schedules, one of them drawn each time.
+
+    Args:
+        schedules: to draw from.
+        weights: of the schedules; equal by default.
+        seed: of the draw.
+    """
+
+    def __init__(
+        self,
+        schedules: Sequence[Schedule],
+        weights: Sequence[float] | None = None,
+        seed: int = 0,
+    ):
+        super().__init__([task for schedule in schedules for task in schedule.tasks], seed)
+        self.schedules = list(schedules)
+        self.weights = torch.tensor([1.0] * len(schedules) if weights is None else list(weights))
+        if len(self.weights) != len(schedules) or not bool((self.weights > 0).all()):
+            raise ValueError(
+                f"Mixture needs a positive weight for each of {len(schedules)} schedules, got "
+                f"{weights}."
+            )
+
+    def task(self, epoch: int, max_epochs: int) -> Task:
+        rng = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        which = int(torch.multinomial(self.weights, 1, generator=rng))
+        return self.schedules[which].task(epoch, max_epochs)

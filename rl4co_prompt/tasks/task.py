@@ -86,6 +86,29 @@ def as_tasks(tasks: "Sequence[Task | str] | Task | str") -> list[Task]:
     return [as_task(task) for task in ([tasks] if isinstance(tasks, Task | str) else tasks)]
 
 
+def task_grid(
+    sizes: Sequence[int],
+    geometries: Sequence[str] = TRAINING_GEOMETRIES,
+    route_lengths: Sequence[float | None] = (None,),
+) -> list[Task]:
+    """All combinations; what is named twice counts twice.
+
+    Args:
+        route_lengths: mean customers of a full route, which set the capacity; ``None`` takes the
+            paper's.
+    """
+    return [
+        Task(size, geometry, None if length is None else _capacity_for(length))  # type: ignore[arg-type]
+        for size in sizes
+        for geometry in geometries
+        for length in route_lengths
+    ]
+
+
+def _capacity_for(route_length: float) -> int:
+    return max(MAX_DEMAND, round(route_length * (1 + MAX_DEMAND) / 2))
+
+
 def training_tasks() -> list[Task]:
     """The paper's 341 training tasks: 31 sizes (outer loop) by 11 geometries."""
     return [

@@ -5,7 +5,7 @@ from typing import Any
 
 from rl4co.models.zoo.am import AttentionModelPolicy
 
-from rl4co_prompt.policy.backbone import load_backbone
+from rl4co_prompt.policy.backbone import POMOPolicy, load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
@@ -44,6 +44,23 @@ def build_policy(
     policy = PromptedPolicy(model, ready, train_decode_type)
     policy.set_rollouts(**(rollout_options or {}))
     return policy
+
+
+def build_backbone(
+    weights: str | Path | None = None,
+    options: dict[str, Any] | None = None,
+    rollout_options: dict[str, Any] | None = None,
+) -> POMOPolicy:
+    """A policy whose weights are all trained.
+
+    Args:
+        weights: file to go on from, which tells the architecture; ``None`` begins at random.
+        options: of :class:`POMOPolicy`, for a random begin.
+        rollout_options: of :meth:`POMOPolicy.set_rollouts`.
+    """
+    policy = POMOPolicy(**(options or {})) if weights is None else load_backbone(weights)
+    policy.set_rollouts(**(rollout_options or {}))
+    return policy.train().requires_grad_(True)
 
 
 def find_backbone(path: str | Path | None) -> Path:

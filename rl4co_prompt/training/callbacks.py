@@ -9,6 +9,8 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
+from rl4co_prompt.policy.backbone import save_backbone
+
 
 class PromptUsage(Callback):
     """Log, at the end of each epoch, the share of instances that chose each prompt."""
@@ -45,6 +47,24 @@ class SavePool(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
         rank_zero_info(f"The prompt pool is in {self.path}.")
+
+
+class SaveBackbone(Callback):
+    """Write the policy at the end of each epoch, whole or not at all.
+
+    Args:
+        path: of the .safetensors file.
+    """
+
+    def __init__(self, path: str = "backbone.safetensors"):
+        self.path = Path(path)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        if trainer.is_global_zero:
+            save_backbone(pl_module.policy, self.path)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
+        rank_zero_info(f"The backbone is in {self.path}.")
 
 
 class PromptProgressBar(RichProgressBar):

@@ -14,7 +14,7 @@ from rl4co.models.zoo.pomo import POMO
 
 from rl4co_prompt import MultiTaskCVRPEnv, PromptedPolicy, PromptPOMO, PromptPool
 from rl4co_prompt.tasks.schedule import Sequential
-from rl4co_prompt.training.prompt_pomo import _seeded
+from rl4co_prompt.training.multi_task import seeded
 from tests.conftest import TASKS
 from tests.training.runs import FixedPrompts, Recorder, fit, make_model, make_policy, make_trainer
 
@@ -237,12 +237,12 @@ def test_seeding_a_step_leaves_the_global_random_state_alone():
     torch.manual_seed(12)
     expected = torch.rand(3)
     torch.manual_seed(12)
-    with _seeded(1234, 5):
+    with seeded(1234, 5):
         inside = torch.rand(3)
     assert torch.equal(torch.rand(3), expected)
-    with _seeded(1234, 5):
+    with seeded(1234, 5):
         assert torch.equal(torch.rand(3), inside)
-    with _seeded(1234, 6):
+    with seeded(1234, 6):
         assert not torch.equal(torch.rand(3), inside)
 
 
