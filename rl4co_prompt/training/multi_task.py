@@ -172,7 +172,7 @@ class MultiTaskPOMO(POMO):
         epoch, epochs = self.current_epoch, self.trainer.max_epochs or 0
         if self.schedule is not None and self.task_per == "batch":
             batches = _TaskBatches(self, self.schedule, epoch, epochs)
-            return DataLoader(batches, batch_size=None, num_workers=self.dataloader_num_workers)
+            return DataLoader(batches, batch_size=None, collate_fn=_as_it_is)
         if self.schedule is not None:
             self.env.task = self.schedule.task(epoch, epochs)
             self.train_batch_size = self.batch_size_of(self.env.task)
@@ -306,6 +306,10 @@ class _TaskBatches(Dataset):
         task = self.schedule.task(number, self.total)
         with seeded(self.seed, number, device=self.device):
             return TaskGenerator(task)(self.batch_size_of(task))
+
+
+def _as_it_is(batch: TensorDict) -> TensorDict:
+    return batch
 
 
 def _cosine(run: int, warmup: float) -> Any:
