@@ -3,8 +3,9 @@
 import csv
 import warnings
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from rl4co_prompt.tasks.vrplib import read_vrp
 if TYPE_CHECKING:
     import pandas
 
+LeftOut = tuple[str, str]  # the name of an instance, and why it can't be used
+
 _READERS = ".vrp, .csv or .npz"
 _FIELDS = {"depot", "customers", "locs", "demand", "capacity", "name", "reference", "hgs_cost"}
 _CONSTRAINTS = {
@@ -34,16 +37,19 @@ _CONSTRAINTS = {
 }  # names that RL4CO and common tables give to what the model would ignore
 
 
-def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
+def read_instances(
+    x: Any, capacity: float | None = None, left_out: list[LeftOut] | None = None
+) -> list[Instance]:
     """Instances from files, folders, tables, arrays or TensorDicts, or a list of such.
 
     Args:
         capacity: of a table without a column of that name.
+        left_out: takes what a folder or an .npz file holds beside good instances; None raises.
     """
     if isinstance(x, Instance):
         return [x]
     if isinstance(x, str | Path):
-        return _from_path(Path(x), capacity)
+        return _from_path(Path(x), capacity, left_out)
     if isinstance(x, TensorDict):
         return _from_tensordict(x)
     if isinstance(x, Mapping):
@@ -80,22 +86,37 @@ def vrp_files(folder: Path) -> list[Path]:
     return sorted(file for file in files if file.is_file() and not file.name.startswith("."))
 
 
-def _from_path(path: Path, capacity: float | None) -> list[Instance]:
+def _from_path(
+    path: Path, capacity: float | None, left_out: list[LeftOut] | None
+) -> list[Instance]:
     if path.is_dir():
         files = vrp_files(path)
         if not files:
             raise ValueError(f"There is no .vrp file in {path}.")
-        return [read_vrp(file) for file in files]
+        return [i for file in files for i in _read(partial(read_vrp, file), file.name, left_out)]
     if not path.is_file():
         raise FileNotFoundError(f"No file or folder at {path}.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _from_arrays(_unshared(read_npz(path)), path.stem)
+        return _from_arrays(_unshared(read_npz(path)), path.stem, left_out)
     if suffix == ".csv":
         return [_from_table(_read_csv(path), capacity, str(path))]
     if suffix == ".vrp":
         return [read_vrp(path)]
     raise ValueError(f"{path} has the unknown ending {path.suffix!r}; expected {_READERS}.")
+
+
+def _read(
+    read: Callable[[], Instance], name: str, left_out: list[LeftOut] | None
+) -> list[Instance]:
+    """The instance, or none and a note why."""
+    try:
+        return [read()]
+    except (ValueError, OSError) as error:
+        if left_out is None:
+            raise
+        left_out.append((name, str(error)))
+        return []
 
 
 def _from_mapping(x: Mapping[str, Any]) -> list[Instance]:
@@ -118,7 +139,9 @@ def _from_mapping(x: Mapping[str, Any]) -> list[Instance]:
     return instances
 
 
-def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Instance]:
+def _from_arrays(
+    arrays: Mapping[str, Any], name: str = "instance", left_out: list[LeftOut] | None = None
+) -> list[Instance]:
     """``depot``, ``customers`` (or ``locs``), ``demand``, ``capacity``; one instance or several."""
     _refuse_constraints(arrays, name)
     name = arrays["name"] if isinstance(arrays.get("name"), str) else name
@@ -147,17 +170,19 @@ def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Inst
             f"{name}: depot must be [2] and capacity a number, or one of each per instance."
         ) from None
     reference, source = _reference(named, count, name)
-    return [
-        Instance(
+    names = [name if count == 1 else f"{name}-{i}" for i in range(count)]
+
+    def made(i: int) -> Instance:
+        return Instance(
             coordinates=np.concatenate((depot[i][None], customers[i])),
             demand=demand[i],
             capacity=capacity[i],
-            name=name if count == 1 else f"{name}-{i}",
+            name=names[i],
             reference=None if reference is None else float(reference[i]),
             source=source,
         )
-        for i in range(count)
-    ]
+
+    return [x for i in range(count) for x in _read(partial(made, i), names[i], left_out)]
 
 
 def _reference(
