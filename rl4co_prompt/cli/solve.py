@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Files = Annotated[list[Path], typer.Argument(help=".vrp, .csv or .npz files, or folders of .vrp")]
 Pool = Annotated[Path | None, typer.Option(help="prompts for the model, .safetensors")]
-Capacity = Annotated[float | None, typer.Option(help="of .csv files that do not state it")]
+Capacity = Annotated[float | None, typer.Option(help="of files that do not state it")]
 
 
 @app.command()
