@@ -148,7 +148,8 @@ def _runner(
     def run(instance: Instance) -> tuple[float, int, float]:
         begin = time.perf_counter()
         found = solver.solve(instance, method.num_prompts, True, limit, seed, samples=None)
-        return found.cost, found.rollouts, time.perf_counter() - begin
+        best = found.policy_best or found.best  # neighbours count where it had no time
+        return best.cost, found.rollouts, time.perf_counter() - begin
 
     return run
 
