@@ -3,8 +3,9 @@
 import json
 import warnings
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,24 +20,70 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+INTERRUPTED = 130  # the exit code of programs that Ctrl-C ends
+
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
 Weights = Annotated[str, typer.Option(help="file of the frozen model, or the name cvrp")]
 Heads = Annotated[int, typer.Option(help="of POMO-format weights, which do not tell")]
 Device = Annotated[str | None, typer.Option(help="such as cpu or cuda; a GPU where there is one")]
 
 
+_EXPECTED = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)
+
+
 @contextmanager
-def one_sentence_errors() -> Iterator[None]:
-    """Bad input ends with its sentence, not with a traceback; warnings are notes."""
+def one_sentence_errors(kept: str = "nothing is kept") -> Iterator[None]:
+    """Bad input ends with its sentence, not with a traceback; warnings are notes.
+
+    Args:
+        kept: of an interrupted run.
+    """
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _note
             yield
     except typer.Exit:
         raise
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
-        typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+    except KeyboardInterrupt:
+        raise interrupted(kept) from None
+    except _EXPECTED as error:
+        print_error(error)
         raise typer.Exit(1) from None
+
+
+def interrupted(kept: str) -> typer.Exit:
+    """The end after Ctrl-C."""
+    typer.echo(f"Interrupted: {kept}.", err=True)
+    return typer.Exit(INTERRUPTED)
+
+
+class Outputs:
+    """Files to write at the end: one that fails is told, and does not prevent the others."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def write(self, write: Callable[[], Any]) -> None:
+        try:
+            write()
+        except _EXPECTED as error:
+            print_error(error)
+            self.failed = True
+
+
+def check_output(path: Path | None, suffix: str = "") -> None:
+    """Before any work: a file with this ending, or without one a folder, can be written."""
+    from rl4co_prompt.tasks.files import check_output
+
+    if path is None:
+        return
+    if suffix and path.suffix != suffix:
+        raise ValueError(f"{path} must be a file that ends in {suffix}.")
+    check_output(path, folder=not suffix)
+
+
+def print_error(error: BaseException | str) -> None:
+    typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
 
 
 def print_json(value: Any) -> None:

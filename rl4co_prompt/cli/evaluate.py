@@ -3,7 +3,7 @@
 import shlex
 import sys
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +13,10 @@ from rl4co_prompt.cli.app import (
     Device,
     Heads,
     Json,
+    Outputs,
     Weights,
     app,
+    check_output,
     one_sentence_errors,
     print_json,
     print_tables,
@@ -23,6 +25,8 @@ from rl4co_prompt.cli.app import (
 if TYPE_CHECKING:
     from rl4co_prompt.evaluation.methods import Method
     from rl4co_prompt.inference.solver import Solver
+
+_KEPT = "the reference costs found so far are kept for the next run"
 
 Suite = Annotated[
     str,
@@ -84,33 +88,40 @@ def evaluate(
 
     Example: rl4co-prompt evaluate --suite cvrplib --method backbone --augment --report report.html
     """
-    with one_sentence_errors():
+    with one_sentence_errors(_KEPT):
         from rl4co_prompt.evaluation import evaluate as run, tables
         from rl4co_prompt.evaluation.methods import parse_methods
         from rl4co_prompt.evaluation.page import page
+        from rl4co_prompt.evaluation.references import reference_solver
         from rl4co_prompt.evaluation.suites import load_suite, unrounded
         from rl4co_prompt.tasks.files import write_text
 
-        _check_suffixes({csv: ".csv", markdown: ".md", report: ".html"})
+        for file, suffix in ((csv, ".csv"), (markdown, ".md"), (report, ".html")):
+            check_output(file, suffix)
         methods = parse_methods(method, pool or ())
         options = run.SolverOptions(reference_seconds, jobs, lkh, cache)
+        if reference != "known":
+            reference_solver(reference, reference_seconds, lkh)
         sets = load_suite(suite, limit or None, seed)
         if not rounded:
             sets = [unrounded(one) for one in sets]
+        solver_for = _solvers(weights, device, scaling, num_heads, methods)
         if reference != "known":
             sets = run.add_references(sets, reference, options)
-        solver_for = _solvers(weights, device, scaling, num_heads)
         result = run.evaluate(suite, sets, methods, solver_for, augment, seed, options)
         if as_json:
             print_json(tables.as_dict(result, paper))
         else:
             print_tables(*tables.tables(result, paper))
+        outputs = Outputs()
         if csv is not None:
-            write_text(csv, tables.as_csv(result, paper))
+            outputs.write(lambda: write_text(csv, tables.as_csv(result, paper)))
         if markdown is not None:
-            write_text(markdown, tables.as_markdown(result, paper))
+            outputs.write(lambda: write_text(markdown, tables.as_markdown(result, paper)))
         if report is not None:
-            write_text(report, page(result, paper, _command()))
+            outputs.write(lambda: write_text(report, page(result, paper, _command())))
+        if outputs.failed:
+            raise typer.Exit(1)
 
 
 @app.command()
@@ -135,15 +146,19 @@ def compare(
     with one_sentence_errors():
         from rl4co_prompt.evaluation.compare import compare as run, compare_rows, compare_table
         from rl4co_prompt.evaluation.methods import parse_methods
-        from rl4co_prompt.evaluation.suites import load_suite
+        from rl4co_prompt.evaluation.suites import load_suite, without
 
         methods = parse_methods(method, pool or ())
         times = _numbers(seconds)
-        solver_for = _solvers(weights, device, "fit", num_heads)
+        sets = load_suite(suite, limit or None, seed)
+        solver_for = _solvers(weights, device, "fit", num_heads, methods)
         records, tables = [], []
-        for one in load_suite(suite, limit or None, seed):
-            found = run(one, methods, solver_for, times, cores, seed, lkh)
-            records.append({"set": one.name, "rows": compare_rows(found)})
+        for one in sets:
+            failed: dict[str, str] = {}
+            found = run(one, methods, solver_for, times, cores, seed, lkh, failed)
+            one = without(one, failed)
+            left_out = [{"instance": name, "why": why} for name, why in one.left_out]
+            records.append({"set": one.name, "rows": compare_rows(found), "left_out": left_out})
             tables.append(compare_table(found, one, f"{cores} core(s) of {device}"))
         if as_json:
             print_json(records)
@@ -152,9 +167,9 @@ def compare(
 
 
 def _solvers(
-    weights: str, device: str | None, scaling: str, num_heads: int
+    weights: str, device: str | None, scaling: str, num_heads: int, methods: "Sequence[Method]"
 ) -> "Callable[[Method], Solver]":
-    """The solver of a method; each is loaded once."""
+    """The solver of a method; each is loaded once, now, so that weights that don't fit are told."""
     from rl4co_prompt.inference.solver import Solver
 
     loaded: dict[tuple, Solver] = {}
@@ -165,14 +180,10 @@ def _solvers(
             loaded[key] = Solver.from_pretrained(*key, device, num_heads, scaling=scaling)
         return loaded[key]
 
+    for method in methods:
+        if method.neural:
+            solver_for(method)
     return solver_for
-
-
-def _check_suffixes(files: dict[Path | None, str]) -> None:
-    """Before any work: a folder, or a file of another kind, is no place for a table."""
-    for file, suffix in files.items():
-        if file is not None and (file.suffix != suffix or file.is_dir()):
-            raise ValueError(f"{file} must be a file that ends in {suffix}.")
 
 
 def _numbers(text: str) -> list[float]:

@@ -2,6 +2,8 @@
 
 import re
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,20 +14,25 @@ from rl4co_prompt.cli.app import (
     Device,
     Heads,
     Json,
+    Outputs,
     Weights,
     app,
+    check_output,
+    interrupted,
     one_sentence_errors,
+    print_error,
     print_json,
     print_tables,
 )
 
 if TYPE_CHECKING:
     from rl4co_prompt.inference.solution import Solution
+    from rl4co_prompt.inference.solver import Solver
     from rl4co_prompt.tasks.instance import Instance
 
 Files = Annotated[list[Path], typer.Argument(help=".vrp, .csv or .npz files, or folders of .vrp")]
 Pool = Annotated[Path | None, typer.Option(help="prompts for the model, .safetensors")]
-Capacity = Annotated[float | None, typer.Option(help="of .csv files that do not state it")]
+Capacity = Annotated[float | None, typer.Option(help="of files that do not state it")]
 
 
 @app.command()
@@ -54,21 +61,29 @@ def solve(
     with one_sentence_errors():
         from rl4co_prompt.inference.solver import Solver
 
+        check_output(out)
+        check_output(plot)
         instances, broken = _read(files, capacity)
         _keep_apart(files, out)
         targets = _targets(instances, out, force)
         solver = Solver.from_pretrained(weights, pool, device, num_heads, scaling=scaling)
-        solutions = solver.solve(instances, num_prompts, augment, time_limit, seed, samples=samples)
+        outputs, done = Outputs(), {}
+        options = (num_prompts, augment, time_limit, seed)
+        with _stoppable() as stopped:
+            for rows in _batches(solver, instances, time_limit):
+                batch = [instances[row] for row in rows]
+                found = solver.solve(batch, *options, samples=samples)
+                for row, solution in zip(rows, found, strict=True):
+                    _write(outputs, solution, targets[row], out, plot)
+                    done[row] = solution
+        solutions = [done[row] for row in sorted(done)]
         if as_json:
             print_json([solution.as_dict() for solution in solutions])
-        else:
+        elif solutions:
             print_tables(_table(solutions))
-        for solution, target in zip(solutions, targets, strict=True):
-            if out is not None:
-                solution.write(target)
-            if plot is not None:
-                _draw(solution, plot / f"{target.stem}.png")
-        if broken:
+        if stopped:
+            raise interrupted(f"{len(done)} of {len(instances)} instances are solved")
+        if broken or outputs.failed:
             raise typer.Exit(1)
 
 
@@ -103,19 +118,19 @@ def explain(
 
 def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], bool]:
     """What can be read; the rest is told, and does not stop it."""
-    from rl4co_prompt.inference.inputs import read_instances, vrp_files
+    from rl4co_prompt.inference.inputs import read_instances
 
     found: list[Instance] = []
     errors = []
     for file in files:
-        members = vrp_files(file) if file.is_dir() else []
-        for path in members or [file]:
-            try:
-                found += read_instances(path, capacity)
-            except (ValueError, TypeError, OSError) as error:
-                errors.append(f"Error: {' '.join(str(error).split())}")
+        left_out: list[tuple[str, str]] = []
+        try:
+            found += read_instances(file, capacity, left_out)
+        except (ValueError, TypeError, OSError) as error:
+            errors.append(str(error))
+        errors += [why for _, why in left_out]
     for line in errors:
-        typer.echo(line, err=True)
+        print_error(line)
     if not found:
         raise typer.Exit(1)
     return found, bool(errors)
@@ -144,6 +159,45 @@ def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list
     if there and not force:
         raise ValueError(f"{there[0]} is there already; name another folder, or add --force.")
     return targets
+
+
+def _batches(
+    solver: "Solver", instances: list["Instance"], time_limit: float | None
+) -> list[list[int]]:
+    """What is solved before anything is written, as the solver divides it by itself.
+
+    A time limit is for all instances, so they are solved together.
+    """
+    from rl4co_prompt.inference.search import instances_at_once
+
+    if time_limit is not None:
+        return [list(range(len(instances)))]
+    sizes = [instance.num_customers for instance in instances]
+    batches = []
+    for size in sorted(set(sizes)):
+        rows = [row for row, found in enumerate(sizes) if found == size]
+        step = instances_at_once(solver.policy, size)
+        batches += [rows[low : low + step] for low in range(0, len(rows), step)]
+    return batches
+
+
+@contextmanager
+def _stoppable() -> Iterator[list[bool]]:
+    """Ctrl-C ends the work inside, which the list then tells."""
+    stopped: list[bool] = []
+    try:
+        yield stopped
+    except KeyboardInterrupt:
+        stopped.append(True)
+
+
+def _write(
+    outputs: Outputs, solution: "Solution", target: Path, out: Path | None, plot: Path | None
+) -> None:
+    if out is not None:
+        outputs.write(lambda: solution.write(target))
+    if plot is not None:
+        outputs.write(lambda: _draw(solution, plot / f"{target.stem}.png"))
 
 
 def _draw(solution: "Solution", path: Path) -> None:

@@ -28,6 +28,7 @@ def compare(
     cores: int = 1,
     seed: int = 0,
     lkh: str | None = None,
+    failed: dict[str, str] | None = None,
 ) -> list[tuple[float, Score]]:
     """One instance after another, each method for the same seconds.
 
@@ -37,29 +38,36 @@ def compare(
     Args:
         cores: threads of the policies on the CPU; the solvers use one.
         lkh: the LKH-3 program.
+        failed: takes why, by digest, of instances that a solver fails on, which are then in no
+            score; None raises.
     """
     if not seconds or not all(0 < limit < np.inf for limit in seconds):
         raise ValueError(f"seconds must be positive numbers, got {list(seconds)}.")
     if cores < 1:
         raise ValueError(f"cores must be at least 1, got {cores}.")
-    references = reference_array(one)
-    found = []
+    runs = []
     with _on_cores(cores):
         for limit in seconds:
             for method in methods:
                 run = _runner(method, solver_for, limit, seed, lkh)
-                results = [run(instance) for instance in one.instances]
-                costs, rollouts, spent = (np.array(x) for x in zip(*results, strict=True))
-                score = Score(
-                    method.label,
-                    False,
-                    one.name,
-                    costs,
-                    references,
-                    float(spent.mean()),
-                    float(rollouts.mean()) if method.neural else np.nan,
-                )
-                found.append((limit, score))
+                runs.append((limit, method, _results(run, one.instances, failed)))
+    left = [i for i, instance in enumerate(one.instances) if instance.digest not in (failed or {})]
+    if not left:
+        raise ValueError(f"No instance of {one.label} is left to compare.")
+    references = reference_array(one)[left]
+    found = []
+    for limit, method, results in runs:
+        costs, rollouts, spent = np.array([results[i] for i in left]).T
+        score = Score(
+            method.label,
+            False,
+            one.name,
+            costs,
+            references,
+            float(spent.mean()),
+            float(rollouts.mean()) if method.neural else np.nan,
+        )
+        found.append((limit, score))
     return found
 
 
@@ -81,7 +89,7 @@ def compare_table(found: Sequence[tuple[float, Score]], one: InstanceSet, where:
     what = "mean cost" if np.isnan(found[0][1].references).any() else "mean gap in %, ± 95 %"
     title = (
         f"{what} at equal time per instance on {where}, in brackets the seconds taken; "
-        f"{len(one.instances)} instances of {one.label}, reference: {one.reference_source}"
+        f"{len(found[0][1].costs)} instances of {one.label}, reference: {one.reference_source}"
     )
     return Table(title, ["method", *(f"{limit:g} s" for limit in limits)], rows)
 
@@ -101,6 +109,23 @@ def compare_rows(found: Sequence[tuple[float, Score]]) -> list[dict[str, Any]]:
         }
         for limit, score in found
     ]
+
+
+def _results(
+    run: Run, instances: Sequence[Instance], failed: dict[str, str] | None
+) -> dict[int, tuple[float, int, float]]:
+    """By the index of the instance, as far as none failed before."""
+    results = {}
+    for i, instance in enumerate(instances):
+        if failed and instance.digest in failed:
+            continue
+        try:
+            results[i] = run(instance)
+        except RuntimeError as error:
+            if failed is None:
+                raise
+            failed[instance.digest] = str(error)
+    return results
 
 
 def _runner(
@@ -123,7 +148,8 @@ def _runner(
     def run(instance: Instance) -> tuple[float, int, float]:
         begin = time.perf_counter()
         found = solver.solve(instance, method.num_prompts, True, limit, seed, samples=None)
-        return found.cost, found.rollouts, time.perf_counter() - begin
+        best = found.policy_best or found.best  # neighbours count where it had no time
+        return best.cost, found.rollouts, time.perf_counter() - begin
 
     return run
 

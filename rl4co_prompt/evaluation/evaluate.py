@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from rl4co_prompt.evaluation.methods import Method
-from rl4co_prompt.evaluation.references import Cache, reference_costs, reference_solver
-from rl4co_prompt.evaluation.suites import InstanceSet, with_references
+from rl4co_prompt.evaluation.references import Cache, Reference, reference_costs, reference_solver
+from rl4co_prompt.evaluation.suites import InstanceSet, with_references, without
 from rl4co_prompt.inference.search import COPIES
 from rl4co_prompt.inference.solution import Attempt, Solution
 from rl4co_prompt.inference.solver import Solver
+from rl4co_prompt.tasks.instance import Instance
 
 
 def half_interval(parts: Sequence[np.ndarray]) -> float:
@@ -80,6 +81,7 @@ class Evaluation:
 
     Args:
         solutions: of the largest budget of each policy, by method and set.
+        left_out: name of the set, name of the instance, and why it is in no figure.
     """
 
     suite: str
@@ -87,6 +89,7 @@ class Evaluation:
     methods: list[Method]
     scores: list[Score] = field(default_factory=list)
     solutions: dict[tuple[str, str], list[Solution]] = field(default_factory=dict)
+    left_out: list[tuple[str, str, str]] = field(default_factory=list)
 
     def score(self, name: str, of: str) -> Score:
         """The score of a row such as ``prompt x8`` on a set."""
@@ -129,9 +132,14 @@ class SolverOptions:
     binary: str | None = None
     cache: Path | None = None
 
-    def costs(self, name: str, instances: Sequence) -> list:
-        solver = reference_solver(name, self.seconds, self.binary)
-        return reference_costs(instances, solver, Cache(self.cache), self.jobs)
+    def references(
+        self, name: str, instances: Sequence[Instance], failed: dict[str, str]
+    ) -> dict[str, Reference]:
+        """What a solver finds, by digest; ``failed`` takes why it does not."""
+        solver, cache = reference_solver(name, self.seconds, self.binary), Cache(self.cache)
+        found = reference_costs(instances, solver, cache, self.jobs, failed=failed)
+        solved = [i.digest for i in instances if i.digest not in failed]
+        return dict(zip(solved, found, strict=True))
 
 
 def evaluate(
@@ -145,32 +153,49 @@ def evaluate(
 ) -> Evaluation:
     """Score every method on every set; with ``augment`` policies get a second row.
 
+    An instance that a solver among the methods fails on is left out of all rows.
+
     Args:
         solver_for: gives the policy of a method.
         options: of the solvers among the methods.
     """
-    found = Evaluation(suite, list(sets), list(methods))
+    _check_budgets(methods, augment)
+    found = Evaluation(suite, [], list(methods))
     for one in sets:
+        one, solved = _solver_runs(one, methods, options or SolverOptions())
+        found.left_out += [(one.name, *pair) for pair in one.left_out]
+        if not one.instances:
+            continue
+        found.sets.append(one)
         for group in _groups(methods):
             if not group[0].neural:
-                found.scores.append(_solver_score(group[0], one, options or SolverOptions()))
+                found.scores.append(_solver_score(group[0], one, solved[group[0].label]))
                 continue
             _policy_scores(found, group, one, solver_for(group[0]), augment, seed)
+    if not found.sets:
+        raise ValueError("No instance is left to evaluate.")
     return found
 
 
 def add_references(
     sets: Sequence[InstanceSet], name: str, options: SolverOptions
 ) -> list[InstanceSet]:
-    """Solve the instances that have no best-known cost with a reference solver."""
+    """Solve the instances that have no best-known cost with a reference solver.
+
+    Those that it fails on, or that cost nothing, are left out.
+    """
     missing = [i for one in sets for i in one.instances if i.reference is None]
-    solved = options.costs(name, missing)
+    failed: dict[str, str] = {}
+    solved = options.references(name, missing, failed)
+    free = {digest for digest, found in solved.items() if found.cost <= 0}
+    failed |= dict.fromkeys(free, "its best cost is 0, so there are no gaps to it.")
     solver = reference_solver(name, options.seconds, options.binary)
     costs = {
-        instance.digest: (reference.cost, f"{name}, {solver.seconds_for(instance):g} s")
-        for instance, reference in zip(missing, solved, strict=True)
+        i.digest: (solved[i.digest].cost, f"{name}, {solver.seconds_for(i):g} s")
+        for i in missing
+        if i.digest not in failed
     }
-    return with_references(sets, costs)
+    return with_references([without(one, failed) for one in sets], costs)
 
 
 def reached(solution: Solution, num_prompts: int, augmented: bool) -> list[Attempt]:
@@ -180,6 +205,12 @@ def reached(solution: Solution, num_prompts: int, augmented: bool) -> list[Attem
         for attempt in solution.attempts
         if attempt.rank < num_prompts and (augmented or attempt.copy == 0)
     ]
+
+
+def _check_budgets(methods: Sequence[Method], augment: bool) -> None:
+    for method in methods:
+        if augment and method.passes is not None and method.passes < COPIES:
+            raise ValueError(f"{method.label} has fewer passes than the {COPIES} copies.")
 
 
 def _groups(methods: Sequence[Method]) -> list[list[Method]]:
@@ -209,8 +240,6 @@ def _policy_scores(
         runs = []
         for augmented in (False, True)[: 1 + augment]:
             greedy = COPIES if augmented else 1
-            if passes < greedy:
-                raise ValueError(f"{group[0].label} has fewer passes than the {greedy} copies.")
             runs.append(
                 (
                     augmented,
@@ -236,8 +265,21 @@ def _policy_scores(
         found.solutions[method.label, one.name] = runs[-1][1]
 
 
-def _solver_score(method: Method, one: InstanceSet, options: SolverOptions) -> Score:
-    results = options.costs(method.kind, one.instances)
+def _solver_runs(
+    one: InstanceSet, methods: Sequence[Method], options: SolverOptions
+) -> tuple[InstanceSet, dict[str, dict[str, Reference]]]:
+    """The instances that every solver solved, and what each found, by digest."""
+    failed: dict[str, str] = {}
+    solved = {
+        method.label: options.references(method.kind, one.instances, failed)
+        for method in methods
+        if not method.neural
+    }
+    return without(one, failed), solved
+
+
+def _solver_score(method: Method, one: InstanceSet, solved: dict[str, Reference]) -> Score:
+    results = [solved[instance.digest] for instance in one.instances]
     costs = np.array([result.cost for result in results])
     seconds = float(np.mean([result.seconds for result in results]))
     return Score(method.label, False, one.name, costs, reference_array(one), seconds, math.nan)

@@ -15,6 +15,7 @@ from rl4co_prompt.evaluation.problem import fleet, loads, span
 from rl4co_prompt.evaluation.programs import Outcome, run_program
 from rl4co_prompt.evaluation.solvers import NoRoutes, ReferenceSolver, Timed
 from rl4co_prompt.tasks.instance import Instance
+from rl4co_prompt.tasks.vrplib import vrp_text
 
 VARIABLE = "LKH3_BINARY"
 PROGRAMS = ("LKH", "LKH-3", "lkh")
@@ -119,22 +120,12 @@ def problem_text(instance: Instance) -> str:
         xy = np.rint((xy - xy.min(0)) * (GRID / span(instance))).astype(np.int64)
     # It adds up demands in 32 bits.
     demand, capacity = loads(instance, (2**31 - 1) // instance.num_customers)
-    lines = [
-        "NAME : problem",
-        "TYPE : CVRP",
-        f"DIMENSION : {len(xy)}",
-        f"EDGE_WEIGHT_TYPE : {_TYPE[instance.rounding]}",
-        f"CAPACITY : {capacity}",
-        "NODE_COORD_SECTION",
-        *(f"{i} {x} {y}" for i, (x, y) in enumerate(xy.tolist(), 1)),
-        "DEMAND_SECTION",
-        *(f"{i} {d}" for i, d in enumerate([0, *demand], 1)),
-        "DEPOT_SECTION",
-        "1",
-        "-1",
-        "EOF",
-    ]
-    return "\n".join(lines) + "\n"
+    labels = {
+        "NAME": "problem",
+        "EDGE_WEIGHT_TYPE": _TYPE[instance.rounding],
+        "CAPACITY": str(capacity),
+    }
+    return vrp_text(labels, xy, demand)
 
 
 def tour_routes(text: str, size: int) -> list[list[int]]:

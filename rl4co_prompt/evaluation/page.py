@@ -17,6 +17,7 @@ from rl4co_prompt.evaluation.tables import (
     budget_table,
     gap_table,
     has_gaps,
+    left_out_table,
     paper_numbers,
     source_table,
 )
@@ -80,6 +81,7 @@ def page(result: Evaluation, paper: bool = False, command: str = "") -> str:
         _selection(result),
         _maps(result),
         _section("Test sets", _table(source_table(result), wrap=True)),
+        _left_out(result),
     ]
     body = "\n".join(part for part in parts if part)
     title = html.escape(f"{result.suite} - rl4co_prompt")
@@ -160,6 +162,14 @@ def _curves(result: Evaluation) -> str:
 def _tokens(result: Evaluation) -> str:
     table = token_table(result)
     return "" if table is None else _section("Tokens per layer", _table(table))
+
+
+def _left_out(result: Evaluation) -> str:
+    if not result.left_out:
+        return ""
+    table = left_out_table(result)
+    note = f"{table.title}; no figure counts them."
+    return _section("Left out", _table(table, wrap=True), note)
 
 
 def _selection(result: Evaluation) -> str:

@@ -72,6 +72,7 @@ def reference_costs(
     cache: Cache | None = None,
     jobs: int = 1,
     progress: bool = True,
+    failed: dict[str, str] | None = None,
 ) -> list[Reference]:
     """References for instances, in their order.
 
@@ -81,6 +82,8 @@ def reference_costs(
         cache: where results are looked up and kept, each as soon as it is there; None keeps none.
         jobs: instances under way at a time; more than there are cores takes time from each.
         progress: show a progress bar after a second.
+        failed: takes why, by digest, of instances that the solver fails on, which are then left
+            out of the list; None raises.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
@@ -91,9 +94,11 @@ def reference_costs(
         if known is not None:
             found[mark] = known
     missing = {mark: instance for mark, instance in problems.items() if mark not in found}
-    found |= _solve_all(missing, solver, cache, jobs, progress)
+    found |= _solve_all(missing, solver, cache, jobs, progress, failed)
     references = []
     for instance in instances:
+        if failed and instance.digest in failed:
+            continue
         routes, seconds = found[instance.digest, solver.key(instance)]
         references.append(Reference(instance.cost(routes), routes, seconds, solver.name))
     return references
@@ -105,6 +110,7 @@ def _solve_all(
     cache: Cache | None,
     jobs: int,
     progress: bool,
+    failed: dict[str, str] | None,
 ) -> dict[tuple[str, str], Timed]:
     programs = Programs()
     pool = ThreadPoolExecutor(jobs, initializer=programs.adopt)
@@ -121,7 +127,13 @@ def _solve_all(
                     running[pool.submit(_solve, instance, solver, cache)] = mark
                 done, _ = wait(running, GLANCE, FIRST_COMPLETED)
                 for future in done:
-                    found[running.pop(future)] = future.result()
+                    mark = running.pop(future)
+                    try:
+                        found[mark] = future.result()
+                    except RuntimeError as error:
+                        if failed is None:
+                            raise
+                        failed[mark[0]] = str(error)
                 bar.advance(len(done), [])
     finally:
         programs.stop()

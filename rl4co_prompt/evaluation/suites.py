@@ -1,15 +1,16 @@
 """Suites: named sets of test instances, from files where they are at hand, else generated."""
 
 import math
+import warnings
 import zlib
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from rl4co_prompt.inference.inputs import read_instances
+from rl4co_prompt.inference.inputs import LeftOut, read_instances
 from rl4co_prompt.tasks.data import VARIABLE, outside_data
 from rl4co_prompt.tasks.generator import TaskGenerator
 from rl4co_prompt.tasks.instance import Instance
@@ -22,6 +23,7 @@ _SOLUTIONS = {
 }
 _BLOCK = 50  # instances drawn at a time, so that the first ones do not depend on the count
 FULL = 1_000  # instances of a generated set, as in the paper
+TOLD = 5  # instances whose reason to be left out a warning tells
 
 _UNSEEN = {
     "cluster": ("CL", "amdkd_test_cluster{}_0-499"),
@@ -82,12 +84,14 @@ class InstanceSet:
 
     Args:
         source: the file they are from, or the seed they were generated with.
+        left_out: instances that could not be used, and why.
     """
 
     name: str
     label: str
     instances: tuple[Instance, ...]
     source: str
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def reference_source(self) -> str:
@@ -147,12 +151,15 @@ def _load(name: str, limit: int | None, seed: int) -> InstanceSet:
 
 
 def _from_path(path: Path, limit: int | None) -> InstanceSet:
-    instances = read_instances(path)[:limit]
+    broken: list[LeftOut] = []
+    instances = read_instances(path, left_out=broken)[:limit]
+    if not instances:
+        raise ValueError(f"No instance of {path} can be used: {broken[0][1]}")
     named = [
         replace(i, source=f"{i.source} of {path.name}") if i.source.endswith("hgs_cost") else i
         for i in instances
     ]
-    return InstanceSet(path.stem, path.stem, tuple(named), str(path))
+    return _without(InstanceSet(path.stem, path.stem, tuple(named), str(path)), broken)
 
 
 def generated_set(name: str, task: Task, count: int, seed: int) -> InstanceSet:
@@ -194,3 +201,24 @@ def with_references(
         return replace(instance, reference=cost, source=source)
 
     return [replace(one, instances=tuple(map(add, one.instances))) for one in sets]
+
+
+def without(one: InstanceSet, failed: Mapping[str, str]) -> InstanceSet:
+    """The set without the instances that failed; a warning names them.
+
+    Args:
+        failed: why, by digest.
+    """
+    kept = tuple(i for i in one.instances if i.digest not in failed)
+    broken = [(i.name, failed[i.digest]) for i in one.instances if i.digest in failed]
+    return _without(replace(one, instances=kept), broken)
+
+
+def _without(one: InstanceSet, broken: Sequence[LeftOut]) -> InstanceSet:
+    for name, why in broken[:TOLD]:
+        told = why.removeprefix(f"{name}: ")
+        warnings.warn(f"{name} is left out of {one.label}: {told}", stacklevel=3)
+    if len(broken) > TOLD:
+        names = ", ".join(name for name, _ in broken[TOLD:])
+        warnings.warn(f"More is left out of {one.label}: {names}.", stacklevel=3)
+    return replace(one, left_out=(*one.left_out, *broken))

@@ -21,7 +21,8 @@ PRINTED = "as printed"
 
 def tables(result: Evaluation, paper: bool = False) -> list[Table]:
     """What every form of the report shows."""
-    return [gap_table(result, paper), budget_table(result), source_table(result)]
+    found = [gap_table(result, paper), budget_table(result), source_table(result)]
+    return [*found, left_out_table(result)] if result.left_out else found
 
 
 def gap_table(result: Evaluation, paper: bool = False) -> Table:
@@ -70,6 +71,13 @@ def source_table(result: Evaluation) -> Table:
         span = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         rows.append([one.label, str(len(one.instances)), span, one.source, one.reference_source])
     return Table("test sets", ["set", "instances", "n", "source", "reference"], rows)
+
+
+def left_out_table(result: Evaluation) -> Table:
+    """Instances that are in no figure, and why."""
+    count = len(result.left_out)
+    title = f"{count} instance{'s' if count > 1 else ''} left out"
+    return Table(title, ["set", "instance", "why"], [list(row) for row in result.left_out])
 
 
 def has_gaps(result: Evaluation) -> bool:
@@ -121,6 +129,7 @@ def as_rows(result: Evaluation, paper: bool = False) -> list[dict[str, Any]]:
                     "augmented": score.augmented,
                     "set": score.set,
                     "instances": len(score.costs),
+                    "left_out": _left_out(result, score.set),
                     "mean_gap": _or_none(score.mean_gap),
                     "interval": _or_none(score.interval),
                     "gap_of_means": _or_none(score.gap_of_means),
@@ -173,6 +182,9 @@ def as_dict(result: Evaluation, paper: bool = False) -> dict[str, Any]:
             }
             for one in result.sets
         ],
+        "left_out": [
+            {"set": of, "instance": name, "why": why} for of, name, why in result.left_out
+        ],
         "rows": as_rows(result, paper),
         **({"paper": paper_numbers()["source"]} if paper else {}),
     }
@@ -184,6 +196,11 @@ def as_markdown(result: Evaluation, paper: bool = False) -> str:
     if paper:
         parts.append(f"Rows marked '{PRINTED}': {paper_numbers()['source']}. Not measured here.")
     return "\n\n".join(parts) + "\n"
+
+
+def _left_out(result: Evaluation, of: str) -> int:
+    """Instances of a set, or of all, that are in no figure."""
+    return sum(of in (name, "average") for name, *_ in result.left_out)
 
 
 def _cell(score: Score, known: bool) -> str:

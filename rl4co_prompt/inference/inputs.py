@@ -1,10 +1,12 @@
 """Whatever a user has, as a list of instances."""
 
 import csv
+import re
 import warnings
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,34 +22,34 @@ from rl4co_prompt.tasks.vrplib import read_vrp
 if TYPE_CHECKING:
     import pandas
 
+LeftOut = tuple[str, str]  # the name of an instance, and why it can't be used
+
 _READERS = ".vrp, .csv or .npz"
 _FIELDS = {"depot", "customers", "locs", "demand", "capacity", "name", "reference", "hgs_cost"}
-_CONSTRAINTS = {
-    "time_windows",
-    "durations",
-    "ready_time",
-    "due_time",
-    "due_date",
-    "service_time",
-    "open_route",
-    "distance_limit",
-}  # names that RL4CO and common tables give to what the model would ignore
+_CONSTRAINT = re.compile(
+    r"\btw|time(?!stamp)|window|ready|\bdue|earliest|latest|service|pick.?up|backhaul|deadline"
+    r"|duration|open.route|distance.limit|\bskill"
+)  # in names that RL4CO and common tables give to what the model would ignore
+_SEPARATORS = ",;\t"
 
 
-def read_instances(x: Any, capacity: float | None = None) -> list[Instance]:
+def read_instances(
+    x: Any, capacity: float | None = None, left_out: list[LeftOut] | None = None
+) -> list[Instance]:
     """Instances from files, folders, tables, arrays or TensorDicts, or a list of such.
 
     Args:
-        capacity: of a table without a column of that name.
+        capacity: of what does not state it.
+        left_out: takes what a folder or an .npz file holds beside good instances; None raises.
     """
     if isinstance(x, Instance):
         return [x]
     if isinstance(x, str | Path):
-        return _from_path(Path(x), capacity)
+        return _from_path(Path(x), capacity, left_out)
     if isinstance(x, TensorDict):
-        return _from_tensordict(x)
+        return _from_tensordict(x, capacity)
     if isinstance(x, Mapping):
-        return _from_mapping(x)
+        return _from_mapping(_with_capacity(x, capacity))
     if _is_table(x):
         return [_from_table(_columns(x), capacity, "table")]
     if isinstance(x, tuple) and len(x) == 4 and not any(map(_is_instance, x)):
@@ -80,17 +82,20 @@ def vrp_files(folder: Path) -> list[Path]:
     return sorted(file for file in files if file.is_file() and not file.name.startswith("."))
 
 
-def _from_path(path: Path, capacity: float | None) -> list[Instance]:
+def _from_path(
+    path: Path, capacity: float | None, left_out: list[LeftOut] | None
+) -> list[Instance]:
     if path.is_dir():
         files = vrp_files(path)
         if not files:
             raise ValueError(f"There is no .vrp file in {path}.")
-        return [read_vrp(file) for file in files]
+        return [i for file in files for i in _read(partial(read_vrp, file), file.name, left_out)]
     if not path.is_file():
         raise FileNotFoundError(f"No file or folder at {path}.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _from_arrays(_unshared(read_npz(path)), path.stem)
+        arrays = _with_capacity(read_npz(path), capacity)
+        return _from_arrays(_unshared(arrays, path), path.stem, left_out)
     if suffix == ".csv":
         return [_from_table(_read_csv(path), capacity, str(path))]
     if suffix == ".vrp":
@@ -98,8 +103,26 @@ def _from_path(path: Path, capacity: float | None) -> list[Instance]:
     raise ValueError(f"{path} has the unknown ending {path.suffix!r}; expected {_READERS}.")
 
 
+def _read(
+    read: Callable[[], Instance], name: str, left_out: list[LeftOut] | None
+) -> list[Instance]:
+    """The instance, or none and a note why."""
+    try:
+        return [read()]
+    except (ValueError, OSError) as error:
+        if left_out is None:
+            raise
+        left_out.append((name, str(error)))
+        return []
+
+
+def _with_capacity(fields: Mapping[str, Any], capacity: float | None) -> Mapping[str, Any]:
+    return fields if capacity is None or "capacity" in fields else {**fields, "capacity": capacity}
+
+
 def _from_mapping(x: Mapping[str, Any]) -> list[Instance]:
-    unknown = sorted(map(str, set(x) - _FIELDS - _CONSTRAINTS))
+    _refuse_constraints(map(str, x), "The mapping")
+    unknown = sorted(map(str, set(x) - _FIELDS))
     if unknown:
         raise ValueError(
             f"The mapping has {', '.join(unknown)}, which is no part of a CVRP; it may have "
@@ -118,7 +141,9 @@ def _from_mapping(x: Mapping[str, Any]) -> list[Instance]:
     return instances
 
 
-def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Instance]:
+def _from_arrays(
+    arrays: Mapping[str, Any], name: str = "instance", left_out: list[LeftOut] | None = None
+) -> list[Instance]:
     """``depot``, ``customers`` (or ``locs``), ``demand``, ``capacity``; one instance or several."""
     _refuse_constraints(arrays, name)
     name = arrays["name"] if isinstance(arrays.get("name"), str) else name
@@ -147,17 +172,19 @@ def _from_arrays(arrays: Mapping[str, Any], name: str = "instance") -> list[Inst
             f"{name}: depot must be [2] and capacity a number, or one of each per instance."
         ) from None
     reference, source = _reference(named, count, name)
-    return [
-        Instance(
+    names = [name if count == 1 else f"{name}-{i}" for i in range(count)]
+
+    def made(i: int) -> Instance:
+        return Instance(
             coordinates=np.concatenate((depot[i][None], customers[i])),
             demand=demand[i],
             capacity=capacity[i],
-            name=name if count == 1 else f"{name}-{i}",
+            name=names[i],
             reference=None if reference is None else float(reference[i]),
             source=source,
         )
-        for i in range(count)
-    ]
+
+    return [x for i in range(count) for x in _read(partial(made, i), names[i], left_out)]
 
 
 def _reference(
@@ -174,8 +201,8 @@ def _reference(
     return None, ""
 
 
-def _from_tensordict(td: TensorDict) -> list[Instance]:
-    """RL4CO's form, before or after a reset: demands are shares of the capacity."""
+def _from_tensordict(td: TensorDict, capacity: float | None) -> list[Instance]:
+    """RL4CO's form, before or after a reset: demands are shares of the capacity, or whole."""
     td = (td if td.ndim else td[None]).flatten().cpu()
     missing = [key for key in ("locs", "demand") if key not in td.keys()]  # noqa: SIM118
     if missing:
@@ -191,13 +218,25 @@ def _from_tensordict(td: TensorDict) -> list[Instance]:
     given = td.get("capacity", None)
     found = []
     for i in range(len(td)):
-        capacity = None if given is None else float(given[i].reshape(-1)[0])
-        whole, unit = _undivided(demand[i].numpy(), capacity)
+        stated = capacity if given is None else float(given[i].reshape(-1)[0])
+        whole, unit = _whole(demand[i].numpy(), stated)
         arrays = {"depot": depot[i], "customers": customers[i], "demand": whole, "capacity": unit}
         if "reference" in td.keys():  # noqa: SIM118
             arrays["reference"] = td["reference"][i]
         found += _from_arrays(arrays, f"instance-{i}")
     return found
+
+
+def _whole(demand: np.ndarray, capacity: float | None) -> tuple[np.ndarray, float]:
+    """Demands and capacity in one unit; whole demands above 1 are no shares."""
+    if not (demand.max(initial=0) > 1 and (demand % 1 == 0).all()):
+        return _undivided(demand, capacity)
+    if capacity is None:
+        raise ValueError(
+            f"The TensorDict has whole demands up to {demand.max():g}, but no capacity; add it, "
+            "give capacity=, or divide the demands by it."
+        )
+    return demand, capacity
 
 
 def _undivided(shares: np.ndarray, capacity: float | None) -> tuple[np.ndarray, float]:
@@ -267,11 +306,14 @@ def _unique(names: list[str], where: str) -> list[str]:
 
 def _refuse_constraints(keys: Iterable[str], name: str) -> None:
     for key in keys:
-        if key in _CONSTRAINTS:
-            raise ValueError(f"{name} has {key}, which is not part of a plain CVRP.")
+        if _CONSTRAINT.search(key.lower().replace("_", " ")):
+            raise ValueError(
+                f"{name} has {key}, which is not part of a plain CVRP; delete it if it is no "
+                "constraint."
+            )
 
 
-def _unshared(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _unshared(arrays: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """As :meth:`MultiTaskCVRPEnv.load_data`: demands up to 1 that are not whole are shares."""
     try:
         demand = np.asarray(arrays["demand"], float)
@@ -283,6 +325,12 @@ def _unshared(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return arrays
     if len(capacity) not in (1, len(shares)) or not (np.isfinite(capacity) & (capacity > 0)).all():
         return arrays
+    if (capacity != 1).any():
+        warnings.warn(
+            f"The demands of {path} are at most 1 and the capacity is {capacity.max():g}; they are "
+            "taken as shares of it, as in RL4CO.",
+            stacklevel=4,
+        )
     units = np.broadcast_to(capacity, (len(shares), 1))
     pairs = [_undivided(row, float(unit)) for row, (unit,) in zip(shares, units, strict=True)]
     found = np.stack([row for row, _ in pairs]).reshape(demand.shape)
@@ -290,10 +338,17 @@ def _unshared(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _read_csv(path: Path) -> dict[str, list]:
+    """Columns by name; cells are set apart by commas, semicolons or tabs."""
+    lines = read_text(path).splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    separator = max(_SEPARATORS, key=first.count)
     try:
-        head, *rows = [row for row in csv.reader(read_text(path).splitlines()) if any(row)] or [[]]
+        found = [row for row in csv.reader(lines, delimiter=separator) if any(row)]
     except csv.Error as error:
         raise ValueError(f"{path} can't be read as a table: {error}.") from None
+    head, *rows = found or [[]]
+    if head and all(as_number(cell.strip()) is not None for cell in head):
+        raise ValueError(f"{path} has no header; its first line must name x, y and demand.")
     if any(len(row) != len(head) for row in rows):
         raise ValueError(f"{path}: every row must have {len(head)} cells, as the first has.")
     names = _unique([name.strip().lower() for name in head], str(path))

@@ -15,7 +15,9 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 from tensordict import TensorDict
 from torch import Tensor
 
+from rl4co_prompt.inference.nearest import nearest_neighbours
 from rl4co_prompt.inference.solution import Attempt, Solution
+from rl4co_prompt.inference.split import split_overloads
 from rl4co_prompt.policy.encoder import PROMPT
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.rollout.budget import budget_bytes, encoder_bytes
@@ -71,7 +73,9 @@ class Best:
     attempts: list[Attempt] = field(default_factory=list)
 
     def offer(self, attempt: Attempt, exact: float, tour: np.ndarray) -> None:
-        self.attempts.append(attempt)
+        """Take over a tour if it is better; attempts of the policy are kept all."""
+        if attempt.method != "nearest":
+            self.attempts.append(attempt)
         if (attempt.cost, exact) < (self.cost, self.exact):
             self.cost, self.exact, self.tour, self.attempt = attempt.cost, exact, tour, attempt
 
@@ -129,11 +133,17 @@ class Search:
         gpu = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(gpu, enabled=step.sampled is not None):
             if step.sampled is not None:
-                torch.manual_seed(self.seed + 1_000_003 * step.sampled + 1_009 * first)
+                number = self.seed + 1_000_003 * step.sampled + 1_009 * first
+                torch.manual_seed(number % 2**63)
             out = self.policy(td, self.env, phase="test", **options)
         reward = out["reward"].cpu()
         seconds = (time.perf_counter() - begin) / (len(self.instances) * len(step.copies))
         self._collect(step, reward, out["actions"], td.get(PROMPT, None), seconds)
+
+    def go_to_neighbours(self) -> None:
+        """Let routes from neighbour to neighbour compete: far from its training, policies lose."""
+        for best, found in zip(self.best, nearest_neighbours(self.instances), strict=True):
+            best.offer(*found)
 
     def release(self) -> None:
         """Give back the memory of the instances; nothing more will be run."""
@@ -177,22 +187,40 @@ class Search:
         prompts = None if prompt is None else prompt.view(copies, count).tolist()
         for i, instance in enumerate(self.instances):
             for j, copy in enumerate(step.copies):
-                start = int(best_start[j, i])
-                if instance.rounding != "none":
-                    costs = instance.tour_costs(tours[:, j, i].numpy())
-                    start = int(costs.argmin())
-                tour = tours[start, j, i].numpy().copy()  # without the others
+                tour = _best_tour(instance, tours[:, j, i].numpy(), int(best_start[j, i]))
                 cost, exact = (float(instance.tour_costs(tour[None], r)[0]) for r in (None, "none"))
                 number = None if prompts is None else prompts[j][i]
                 attempt = Attempt(step.rank, copy, number, cost, seconds, len(tours), method)
                 self.best[i].offer(attempt, exact, tour)
 
 
-def routes_of(tour: np.ndarray) -> tuple[tuple[int, ...], ...]:
+def _best_tour(instance: Instance, tours: np.ndarray, best: int) -> np.ndarray:
+    """The cheapest of some tours, [tour, step], as the instance counts and loads.
+
+    Args:
+        best: the cheapest without rounding.
+    """
+    if instance.counts_exactly and instance.rounding == "none":
+        return tours[best].copy()  # without the others
+    costs = instance.tour_costs(tours)
+    if instance.counts_exactly:
+        return tours[costs.argmin()].copy()
+    least, kept = np.inf, tours[best]
+    for i in costs.argsort(kind="stable"):
+        if costs[i] >= least:
+            break
+        tour = split_overloads(instance, tours[i])
+        cost = float(instance.tour_costs(tour[None])[0])
+        if cost < least:
+            least, kept = cost, tour
+    return kept.copy()
+
+
+def routes_of(tour: np.ndarray) -> list[list[int]]:
     """[step] nodes, depot visits as 0 -> routes"""
     cuts = np.flatnonzero(tour == 0)
     parts = (part[part != 0] for part in np.split(tour, cuts))
-    return tuple(tuple(part.tolist()) for part in parts if len(part))
+    return [part.tolist() for part in parts if len(part)]
 
 
 def instances_at_once(policy: AttentionModelPolicy, size: int) -> int:

@@ -23,7 +23,7 @@ class Attempt:
         cost: by the instance's own rounding.
         seconds: that it took, its share of the pass.
         rollouts: tours built.
-        method: ``greedy`` or ``sampled`` tours, or ``nearest`` neighbours where no time was left.
+        method: ``greedy`` or ``sampled`` tours, or ``nearest`` neighbours without the policy.
     """
 
     rank: int
@@ -42,11 +42,11 @@ class Solution:
     Args:
         routes: lists of customer numbers, 1 to n.
         best: the attempt that found them.
-        attempts: all that were made.
+        attempts: all that the policy made.
     """
 
     instance: Instance
-    routes: tuple[tuple[int, ...], ...]
+    routes: list[list[int]]
     best: Attempt
     attempts: tuple[Attempt, ...]
 
@@ -75,6 +75,11 @@ class Solution:
         """Excess over the best cost known, 0.01 for one percent; None where none is known."""
         reference = self.instance.reference
         return None if reference is None else self.cost / reference - 1
+
+    @property
+    def policy_best(self) -> Attempt | None:
+        """The policy's best attempt, which neighbours may have beaten; None without one."""
+        return min(self.attempts, key=lambda attempt: attempt.cost, default=None)
 
     @property
     def prompt(self) -> int | None:
@@ -129,8 +134,9 @@ class Solution:
     def title(self) -> str:
         """Name, cost and gap."""
         gap = "" if self.gap is None else f" ({self.gap:+.2%})"
+        digits = max(6, len(str(int(self.cost))))
         routes = f"{len(self.routes)} route" + ("s" if len(self.routes) != 1 else "")
-        return f"{self.instance.name}: {self.cost:.6g}{gap}, {routes}"
+        return f"{self.instance.name}: {self.cost:.{digits}g}{gap}, {routes}"
 
     def write(self, path: str | Path) -> Path:
         """Write a CVRPLIB .sol file."""
@@ -151,7 +157,7 @@ class Solution:
             "reference": instance.reference,
             "reference_source": instance.source or None,
             "gap": self.gap,
-            "routes": [list(route) for route in self.routes],
+            "routes": self.routes,
             "max_routes": instance.max_routes,
             "within_fleet": self.within_fleet,
             "prompt": self.prompt,

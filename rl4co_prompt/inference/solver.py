@@ -6,6 +6,7 @@ import warnings
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import torch
 from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt.inference.inputs import is_single, read_instances
-from rl4co_prompt.inference.nearest import nearest_neighbour
 from rl4co_prompt.inference.pace import Pace
 from rl4co_prompt.inference.progress import ProgressBar
 from rl4co_prompt.inference.search import Pass, Search, instances_at_once, passes
@@ -101,6 +101,7 @@ class Solver:
             A :class:`Solution` for one file, table or :class:`Instance`, else a list of them.
         """
         begin = time.perf_counter()
+        num_prompts, samples, seed = _whole(num_prompts=num_prompts, samples=samples, seed=seed)
         self._check(num_prompts, time_limit, samples)
         instances = read_instances(x, capacity)
         if not instances:
@@ -113,6 +114,8 @@ class Solver:
             )
             for rows in batches
         ]
+        for search in searches:
+            search.go_to_neighbours()
         budget = (prompts, augment, samples)
         with _evaluating(self.policy), ProgressBar(self.progress, self.label) as bar:
             if time_limit is None:
@@ -123,7 +126,7 @@ class Solver:
                 self._run_until(searches, budget, begin + time_limit - reserve, bar)
                 for size in {search.size for search in searches if not search.begun}:
                     self.pace.doubt(size)  # or one bad moment would decide for ever
-        _finish_what_is_late(searches)
+        _warn_of_late(searches)
         by_row: dict[int, Solution] = {}
         for search, rows in zip(searches, batches, strict=True):
             by_row |= dict(zip(rows, search.solutions(), strict=True))
@@ -131,14 +134,14 @@ class Solver:
         return solutions[0] if is_single(x) else solutions
 
     def _check(self, num_prompts: int, time_limit: float | None, samples: int | None) -> None:
-        if not isinstance(num_prompts, int) or num_prompts < 1:
-            raise ValueError(f"num_prompts must be at least 1 and whole, got {num_prompts}.")
+        if num_prompts < 1:
+            raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
         if time_limit is not None and not 0 < time_limit < math.inf:
             raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit}.")
         if samples is None and time_limit is None:
             raise ValueError("samples=None samples until time_limit, so it needs one.")
-        if samples is not None and (not isinstance(samples, int) or samples < 0):
-            raise ValueError(f"samples must be 0 or more and whole, got {samples}.")
+        if samples is not None and samples < 0:
+            raise ValueError(f"samples must be 0 or more, got {samples}.")
 
     def _prompts(self, num_prompts: int) -> int:
         policy = self.policy
@@ -227,6 +230,14 @@ class Solver:
             self.pace.learn(min(taken), 1, size, size)
 
 
+def _whole(**options: Any) -> list[Any]:
+    """The values as Python's integers; only ``samples`` may be None."""
+    for name, value in options.items():
+        if not (isinstance(value, Integral) or (name == "samples" and value is None)):
+            raise ValueError(f"{name} must be a whole number, got {value!r}.")
+    return [None if value is None else int(value) for value in options.values()]
+
+
 def _device(name: str | torch.device | None) -> torch.device:
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -277,15 +288,13 @@ def find_weights(name: str | Path) -> Path:
     return found
 
 
-def _finish_what_is_late(searches: list[Search]) -> None:
-    """Routes for the instances that the policy had no time for."""
-    late = [(s, i) for s in searches for i, best in enumerate(s.best) if best.tour is None]
+def _warn_of_late(searches: list[Search]) -> None:
+    """Say how many instances the policy had no time for."""
+    everyone = [best for search in searches for best in search.best]
+    late = sum(not best.attempts for best in everyone)
     if late:
-        count = sum(len(search.instances) for search in searches)
         warnings.warn(
-            f"The time limit ended before the policy reached {len(late)} of {count} instances; "
+            f"The time limit ended before the policy reached {late} of {len(everyone)} instances; "
             "their routes go from neighbour to neighbour.",
             stacklevel=3,
         )
-    for search, i in late:
-        search.best[i].offer(*nearest_neighbour(search.instances[i]))

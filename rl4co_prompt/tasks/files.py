@@ -16,6 +16,22 @@ def read_text(path: Path) -> str:
     return text
 
 
+def check_output(path: Path, folder: bool = False) -> None:
+    """Raise a one-sentence error, before any work, where nothing could be written.
+
+    Args:
+        folder: whether files will be put in it, or it is a file itself.
+    """
+    if not folder and path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file.")
+    home = path.absolute() if folder else path.absolute().parent
+    there = next(part for part in (home, *home.parents) if part.exists())
+    if not there.is_dir():
+        raise ValueError(f"{path} can't be written: {there} is no folder.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"{path} can't be written: {there} does not allow it.")
+
+
 def write_text(path: str | Path, text: str) -> Path:
     """Write text; nothing half-written stays."""
     return write_bytes(path, text.encode())

@@ -19,7 +19,7 @@ Routes = Sequence[Sequence[int]]
 LARGEST = 1e12  # coordinate or capacity; squares still have room
 FINE, FEW = 2**14, 300  # up to this capacity and this many a route, float32 counts units right
 GRID = 2**20  # multiples of 1 / GRID add up exactly in float32
-ROOM = GRID + 10  # of them that RL4CO, with its slack of 1e-5, lets a vehicle carry
+SLACK = 10  # of them that RL4CO, with its 1e-5, lets a vehicle carry beyond the capacity
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -111,15 +111,23 @@ class Instance:
         hashed.update(np.ascontiguousarray(self.coordinates, "<f8").tobytes())
         return hashed.hexdigest()[:32]
 
-    def shares(self) -> np.ndarray:
-        """Demand by capacity, float32, such that no sum up to 1 + 1e-5 is above the capacity."""
+    @property
+    def counts_exactly(self) -> bool:
+        """Whether the sums of :meth:`shares` tell every overload."""
         demand, capacity = self.whole
-        most = min(len(demand), capacity)  # customers with a demand that fit one vehicle
-        if capacity <= FINE and most <= FEW:
+        return capacity <= FINE and min(len(demand), capacity) <= FEW
+
+    def shares(self) -> np.ndarray:
+        """Demand by capacity, float32, such that RL4CO allows every load within the capacity.
+
+        Beyond what float32 can tell apart it also allows loads that are a little above.
+        """
+        demand, capacity = self.whole
+        if self.counts_exactly:
             return np.array([d / capacity for d in demand], np.float32)
-        # Rounded up, so no overload passes; room for the rounding where a unit is larger than it.
-        room = ROOM - most if capacity * (most + 1) <= ROOM - most else ROOM
-        return np.array([-(-d * room // capacity) / GRID for d in demand], np.float32)
+        most = min(len(demand), capacity)  # customers with a demand that fit one vehicle
+        up = min(SLACK * capacity // most, capacity // 2)  # all roundings up fit the slack
+        return np.array([(d * GRID + up) // capacity / GRID for d in demand], np.float32)
 
     def exact_cost(self, routes: Routes) -> float:
         """Length of the routes, unrounded."""
@@ -136,9 +144,15 @@ class Instance:
 
     def tour_costs(self, tours: np.ndarray, rounding: str | None = None) -> np.ndarray:
         """[tour, step] nodes from the depot on, its visits as 0; the way back is added -> [tour]"""
-        xy = self.coordinates[tours]
-        length = np.hypot(*np.moveaxis(xy - np.roll(xy, -1, axis=1), -1, 0))
-        return _ROUNDINGS[self.rounding if rounding is None else rounding](length).sum(-1)
+        return self.edge_costs(tours, np.roll(tours, -1, axis=1), rounding).sum(-1)
+
+    def edge_costs(
+        self, begin: np.ndarray | int, end: np.ndarray | int, rounding: str | None = None
+    ) -> np.ndarray:
+        """Cost of going from nodes to nodes, by the instance's own rounding unless told."""
+        way = self.coordinates[begin] - self.coordinates[end]
+        length = np.hypot(way[..., 0], way[..., 1])
+        return _ROUNDINGS[self.rounding if rounding is None else rounding](length)
 
     def violation(self, routes: Routes) -> str | None:
         """What is wrong with routes, counted on the original numbers; None if they are feasible."""

@@ -7,6 +7,7 @@ them; this reader checks every number and refuses what the model would ignore.
 import re
 import warnings
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,11 @@ _LABELS = {
     "DISPLAY_DATA_TYPE",
 }
 _SECTIONS = ("NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION")
-_KNOWN_VALUE = re.compile(r"(?:optimal|best)(?: known)?(?: value| solution)?\s*:\s*(\S+)", re.I)
+_KNOWN_VALUE = re.compile(
+    r"(?<![\w-])(?<!not\s)(?:optimal|best)(?:\sknown)?(?:\s(?:value|solution|cost))?\s*:\s*"
+    r"(\S+)[^\S\n]*([^\s(\[]?)",
+    re.I,
+)  # the number, and how the line goes on
 _COST = re.compile(r"^\s*cost\s*:?\s*(\S+)\s*$", re.I | re.M)
 _ROUTE = re.compile(r"^\s*route\s*#?\s*\d+\s*:(.*)$", re.I | re.M)
 
@@ -44,7 +49,10 @@ def read_vrp(path: str | Path) -> Instance:
         return instance
     try:
         cost, routes = read_sol(beside)
-        sound = instance.violation(routes) is None and abs(instance.cost(routes) - cost) < 0.01
+        wrong = instance.violation(routes) if routes else None
+        if wrong is not None:
+            raise ValueError(f"{beside} is of another instance: {wrong}.")
+        sound = bool(routes) and abs(instance.cost(routes) - cost) < 0.01
         if routes and not sound:
             warnings.warn(
                 f"The routes of {beside} do not have the cost it states; the stated {_plain(cost)} "
@@ -78,8 +86,7 @@ def parse_vrp(text: str, where: str = "The text") -> Instance:
     if demands[depot][0]:
         raise ValueError(f"{where}: the depot, node {depot}, has a demand.")
     customers = sorted(node for node in nodes if node != depot)
-    known = _KNOWN_VALUE.search(labels.get("COMMENT", ""))
-    reference = _positive(known[1].rstrip(".,;)]")) if known else None
+    reference = _known_value(labels.get("COMMENT", ""))
     vehicles = labels.get("VEHICLES")
     # Messages name the file, tables the instance.
     instance = Instance(
@@ -111,26 +118,39 @@ def read_sol(path: str | Path) -> tuple[float, list[list[int]]]:
 
 def write_vrp(instance: Instance, path: str | Path) -> Path:
     """Write an instance as CVRPLIB does, the depot as node 1."""
-    demand = [0, *instance.demand.tolist()]
     known = "" if instance.reference is None else f"Best value: {_plain(instance.reference)}"
+    labels = {
+        "NAME": _one_line(instance.name),
+        "COMMENT": known,
+        "EDGE_WEIGHT_TYPE": _TYPE[instance.rounding],
+        "CAPACITY": _plain(instance.capacity),
+    }
+    if instance.max_routes is not None:
+        labels["VEHICLES"] = str(instance.max_routes)
+    return write_text(path, vrp_text(labels, instance.coordinates, instance.demand.tolist()))
+
+
+def vrp_text(labels: Mapping[str, str], xy: np.ndarray, demand: Sequence[float]) -> str:
+    """A .vrp file.
+
+    Args:
+        labels: beside TYPE and DIMENSION.
+        xy: [n + 1, 2], the depot first; it is node 1.
+        demand: [n].
+    """
+    stated = {"TYPE": "CVRP", "DIMENSION": str(len(xy))}
     lines = [
-        f"NAME : {_one_line(instance.name)}",
-        f"COMMENT : {known}",
-        "TYPE : CVRP",
-        f"DIMENSION : {len(demand)}",
-        f"EDGE_WEIGHT_TYPE : {_TYPE[instance.rounding]}",
-        f"CAPACITY : {_plain(instance.capacity)}",
-        *([] if instance.max_routes is None else [f"VEHICLES : {instance.max_routes}"]),
+        *(f"{label} : {value}" for label, value in {**labels, **stated}.items()),
         "NODE_COORD_SECTION",
-        *(f"{i} {_plain(x)} {_plain(y)}" for i, (x, y) in enumerate(instance.coordinates, 1)),
+        *(f"{i} {_plain(x)} {_plain(y)}" for i, (x, y) in enumerate(xy, 1)),
         "DEMAND_SECTION",
-        *(f"{i} {_plain(d)}" for i, d in enumerate(demand, 1)),
+        *(f"{i} {_plain(d)}" for i, d in enumerate([0, *demand], 1)),
         "DEPOT_SECTION",
         "1",
         "-1",
         "EOF",
     ]
-    return write_text(path, "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 def write_sol(routes: Routes, cost: float, path: str | Path) -> Path:
@@ -160,7 +180,7 @@ def _split(text: str, where: str) -> tuple[dict[str, str], dict[str, list[list[s
         elif ":" in line:
             label, value = (x.strip() for x in line.split(":", 1))
             if label.upper() == "COMMENT":  # may have several lines
-                value = " ".join([*labels.pop("COMMENT", "").split(), value])
+                value = "\n".join([*labels.pop("COMMENT", "").splitlines(), value])
             if label.upper() in labels:
                 raise ValueError(f"{where} states {label.upper()[:40]!r} twice.")
             labels[label.upper()] = value
@@ -238,6 +258,15 @@ def _whole(word: str, where: str, field: str) -> int:
     if value != int(value) or not 0 <= value < 2**53:
         raise ValueError(f"{where}: {field} holds {word[:40]!r}, which is no count.")
     return int(value)
+
+
+def _known_value(comment: str) -> float | None:
+    """The best-known cost that a comment states; a number of trucks is none."""
+    known = _KNOWN_VALUE.search(comment)
+    if known is None:
+        return None
+    word = known[1].rstrip(".,;)]")
+    return _positive(word) if word != known[1] or not known[2] else None
 
 
 def _positive(word: str) -> float | None:

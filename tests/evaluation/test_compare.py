@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 
 from rl4co_prompt.evaluation.compare import compare, compare_rows, compare_table
 from rl4co_prompt.evaluation.methods import parse_methods
+from tests.evaluation.small import small_instance
 
 
 class Recorder:
@@ -51,6 +53,23 @@ def test_rows_and_table_show_the_scores(sets, solver_for):
         assert cell.startswith(f"{score.mean_gap:.2f} ±")
         assert row["seconds_allowed"] == limit
         assert row["costs"] == score.costs.tolist()
+
+
+def test_an_instance_that_a_solver_fails_on_is_in_no_score(sets):
+    tight = small_instance(3, 1, capacity=10, max_routes=1, reference=1)
+    solver, failed = Recorder(), {}
+    methods = parse_methods("hgs,backbone")
+    good = replace(sets[1], instances=(small_instance(3, 0, reference=1), tight))
+    found = compare(good, methods, lambda _: solver, seconds=(0.5,), failed=failed)
+
+    assert [len(score.costs) for _, score in found] == [1, 1]
+    assert list(failed) == [tight.digest]
+    assert [name for name, *_ in solver.asked] == ["small-3-0"]
+    with pytest.raises(RuntimeError, match="a fleet of 1"):
+        compare(good, methods, lambda _: solver, seconds=(0.5,))
+    bad = replace(good, instances=(tight,))
+    with pytest.raises(ValueError, match="No instance of large is left to compare"):
+        compare(bad, methods, lambda _: solver, seconds=(0.5,), failed={})
 
 
 def test_policies_get_the_cores_and_give_them_back(sets):

@@ -8,7 +8,8 @@ import pytest
 from rl4co_prompt import Solver, Task
 from rl4co_prompt.evaluation.evaluate import Score, SolverOptions, add_references, evaluate
 from rl4co_prompt.evaluation.methods import parse_methods
-from rl4co_prompt.evaluation.suites import generated_set
+from rl4co_prompt.evaluation.suites import InstanceSet, generated_set
+from tests.evaluation.small import small_instance
 
 
 def test_rows_are_what_the_solver_finds_with_that_budget(result, sets, pools, backbone):
@@ -92,3 +93,47 @@ def test_solvers_are_rows_and_references(solver_for, tmp_path):
     assert result.score("hgs", "bare").mean_gap == pytest.approx(0, abs=1e-9)
     assert result.score("backbone", "bare").mean_gap >= -1e-9
     assert math.isnan(result.score("hgs", "bare").rollouts)
+
+
+@pytest.fixture
+def mixed():
+    """A good instance, one whose fleet is too small, and one that costs nothing."""
+    good, tight = small_instance(3, 0), small_instance(3, 1, capacity=10, max_routes=1)
+    still = replace(small_instance(3, 2), coordinates=np.zeros((4, 2)))
+    return InstanceSet("mixed", "mixed", (good, tight, still), "here")
+
+
+def test_instances_without_a_reference_are_left_out_and_named(mixed, solver_for, tmp_path):
+    options = SolverOptions(seconds=0.05, cache=tmp_path / "cache.sqlite")
+    with pytest.warns(UserWarning, match="left out of mixed") as told:
+        known = add_references([mixed], "hgs", options)
+    result = evaluate("s", known, parse_methods("backbone"), solver_for)
+
+    assert [str(one.message).split(" is left out")[0] for one in told] == ["small-3-1", "small-3-2"]
+    assert [i.name for i in result.sets[0].instances] == ["small-3-0"]
+    assert [row[:2] for row in result.left_out] == [("mixed", "small-3-1"), ("mixed", "small-3-2")]
+    assert "a fleet of 1 can't hold its demand" in result.left_out[0][2]
+    assert "its best cost is 0" in result.left_out[1][2]
+
+
+@pytest.mark.parametrize("methods", ["hgs,backbone", "backbone,hgs"])
+def test_what_a_solver_fails_on_is_left_out_of_every_row(mixed, methods, solver_for, tmp_path):
+    options = SolverOptions(seconds=0.05, cache=tmp_path / "cache.sqlite")
+    with pytest.warns(UserWarning, match="small-3-1 is left out of mixed: a fleet of 1"):
+        result = evaluate("s", [mixed], parse_methods(methods), solver_for, options=options)
+
+    assert [len(score.costs) for score in result.scores] == [2, 2]
+    assert result.names() == methods.split(",")
+
+
+def test_a_set_without_a_good_instance_is_left_out(mixed, solver_for, sets, tmp_path):
+    options = SolverOptions(seconds=0.05, cache=tmp_path / "cache.sqlite")
+    bad = replace(mixed, instances=mixed.instances[1:2])
+    with pytest.warns(UserWarning, match="small-3-1"):
+        known = add_references([bad, sets[0]], "hgs", options)
+    result = evaluate("s", known, parse_methods("backbone"), solver_for)
+
+    assert [one.name for one in result.sets] == ["small"]
+    assert result.left_out[0][:2] == ("mixed", "small-3-1")
+    with pytest.raises(ValueError, match="No instance is left to evaluate"):
+        evaluate("s", known[:1], parse_methods("backbone"), solver_for)

@@ -130,7 +130,7 @@ def test_rounded_instances_keep_their_coordinates(rounding, kind):
     lines = problem_text(instance).splitlines()
 
     assert f"EDGE_WEIGHT_TYPE : {kind}" in lines
-    assert lines[6:9] == ["1 30.0 40.0", "2 -1.5 2.0", "3 7.0 8.0"]
+    assert lines[6:9] == ["1 30 40", "2 -1.5 2", "3 7 8"]
 
 
 def test_decimal_demands_become_integers():

@@ -108,6 +108,34 @@ def test_a_failure_keeps_what_is_done(instances, cache):
     assert [cache.find(i, "singles") is not None for i in instances[:4]] == [True] * 3 + [False]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_failures_can_be_noted_instead(instances, cache, jobs):
+    class Failing(Singles):
+        def timed(self, instance):
+            if instance.name in ("small-4-1", "small-4-3"):
+                raise RuntimeError(f"{instance.name}: out of luck.")
+            return super().timed(instance)
+
+    failed = {}
+    found = reference_costs(instances, Failing(), cache, jobs, failed=failed)
+
+    assert failed == {
+        instances[1].digest: "small-4-1: out of luck.",
+        instances[3].digest: "small-4-3: out of luck.",
+    }
+    routes = [[1], [2], [3], [4]]
+    assert [one.cost for one in found] == [instances[i].cost(routes) for i in (0, 2, 4)]
+
+
+def test_a_missing_solver_is_no_failure_of_an_instance(instances):
+    class Missing(Singles):
+        def timed(self, instance):
+            raise ImportError("not installed")
+
+    with pytest.raises(ImportError, match="not installed"):
+        reference_costs(instances, Missing(), failed={})
+
+
 def test_an_interrupt_ends_the_programs_under_way(instances, tmp_path):
     ended = threading.Event()
 

@@ -54,6 +54,46 @@ def test_files_of_the_named_folder_are_used(no_data):
     assert [i.digest for i in one.instances] == [i.digest for i in instances[:2]]
 
 
+def test_an_unreadable_file_is_left_out_and_named(tmp_path):
+    for instance in generated_set("a", Task(6), 3, seed=1).instances:
+        write_vrp(instance, tmp_path / f"{instance.name}.vrp")
+    (tmp_path / "6-uniform-1.vrp").write_text("NAME : broken")
+    with pytest.warns(UserWarning, match=r"6-uniform-1\.vrp is left out of .*lacks NODE_COORD_SEC"):
+        (one,) = load_suite(str(tmp_path))
+
+    assert [i.name for i in one.instances] == ["6-uniform-0", "6-uniform-2"]
+    assert [name for name, _ in one.left_out] == ["6-uniform-1.vrp"]
+
+
+def test_a_bad_row_of_a_file_is_left_out_and_named(tmp_path):
+    path = write_npz(generated_set("a", Task(6), 3, seed=1).instances, tmp_path / "set.npz")
+    with np.load(path) as arrays:
+        np.savez(path, **arrays, hgs_cost=[5.0, 0.0, np.nan])
+    with pytest.warns(UserWarning, match="left out of set") as told:
+        (one,) = load_suite(str(path))
+
+    assert [i.name for i in one.instances] == ["set-0"]
+    assert "set-1 is left out of set: reference must be a positive number" in str(told[0].message)
+    assert [name for name, _ in one.left_out] == ["set-1", "set-2"]
+
+
+def test_many_that_are_left_out_are_told_together(tmp_path):
+    path = write_npz(generated_set("a", Task(6), 9, seed=1).instances, tmp_path / "set.npz")
+    with np.load(path) as arrays:
+        np.savez(path, **arrays, hgs_cost=[5.0] + [0.0] * 8)
+    with pytest.warns(UserWarning, match="left out of set") as told:
+        load_suite(str(path))
+
+    assert len(told) == 6
+    assert str(told[-1].message) == "More is left out of set: set-6, set-7, set-8."
+
+
+def test_a_suite_without_a_good_instance_is_refused(tmp_path):
+    (tmp_path / "a.vrp").write_text("NAME : broken")
+    with pytest.raises(ValueError, match=r"No instance of .* can be used: .*a\.vrp is not a CVRP"):
+        load_suite(str(tmp_path))
+
+
 def test_cvrplib_is_never_made_up(no_data):
     with pytest.raises(FileNotFoundError, match="The set A is not at hand; let RL4CO_PROMPT_DATA"):
         load_suite("cvrplib")
@@ -144,14 +184,14 @@ def test_maps_of_one_seed_are_independent():
 def test_unrounded_sets_are_measured_in_real_lengths(tmp_path):
     one = generated_set("a", Task(4), 1, seed=1).instances[0]
     grid = replace(one, coordinates=np.round(10 * one.coordinates), rounding="nearest")
-    for file, extra in (("known", []), ("stated", [4])):
+    routes = [[1], [2], [3], [4]]
+    for file, more in (("known", 0), ("stated", 1)):
         write_vrp(replace(grid, name=file), tmp_path / f"{file}.vrp")
-        routes = [[customer, *extra] for customer in range(1, 5)]
-        write_sol(routes, grid.rounded_cost([[1], [2], [3], [4]]), tmp_path / f"{file}.sol")
+        write_sol(routes, grid.rounded_cost(routes) + more, tmp_path / f"{file}.sol")
     with pytest.warns(UserWarning, match=r"stated\.sol do not have the cost"):
         known, stated = unrounded(load_suite(str(tmp_path))[0]).instances
 
     assert known.rounding == "none"
-    assert known.reference == pytest.approx(grid.exact_cost([[1], [2], [3], [4]]))
+    assert known.reference == pytest.approx(grid.exact_cost(routes))
     assert known.source == "routes of known.sol, unrounded"
-    assert stated.reference is None  # its routes are not a solution
+    assert stated.reference is None  # its routes have another cost

@@ -30,6 +30,20 @@ def test_tables_say_the_same_in_every_form(result):
     assert f"{recomputed:.2f}" == gap
 
 
+def test_every_form_says_what_is_left_out(result):
+    assert "left out" not in tables.as_markdown(result) + page(result)
+    result.left_out = [("small", "small-9", "a reason"), ("gone", "gone-0", "another")]
+    record, rows = tables.as_dict(result), tables.as_rows(result)
+
+    assert record["left_out"][0] == {"set": "small", "instance": "small-9", "why": "a reason"}
+    counts = {row["set"]: row["left_out"] for row in rows}
+    assert counts == {"small": 1, "large": 0, "average": 2}
+    assert tables.tables(result)[-1].title == "2 instances left out"
+    for text in (tables.as_markdown(result), page(result)):
+        for part in ("2 instances left out", "small-9", "a reason", "gone-0"):
+            assert part in text
+
+
 def test_without_references_tables_show_costs(solver_for):
     bare = generated_set("bare", Task(6), 2, seed=0)
     result = evaluate("s", [bare], parse_methods("backbone"), solver_for)

@@ -182,6 +182,37 @@ def test_demands_that_are_no_shares_of_the_capacity_do_not_warn(changes):
     assert only(arrays(**changes)).demand.tolist() == changes["demand"]
 
 
+def test_shares_beside_a_capacity_in_a_file_warn(npz):
+    told = r"set\.npz are at most 1 and the capacity is 10; they are taken as shares of it"
+    with pytest.warns(UserWarning, match=told):
+        found = only(npz(**arrays(demand=SHARES)))
+
+    assert found.digest == EXPECTED.digest
+
+
+@pytest.mark.filterwarnings("error")
+def test_shares_of_one_in_a_file_do_not_warn(npz):
+    assert only(npz(**arrays(demand=SHARES, capacity=1))).demand.tolist() == SHARES
+
+
+def test_what_does_not_state_its_capacity_gets_it(npz):
+    bare = {key: value for key, value in arrays().items() if key != "capacity"}
+    whole = tensordict(demand=torch.tensor([DEMAND]), capacity=None)
+
+    for x in (bare, npz(**bare), tensordict(capacity=None), whole):
+        assert only(x, capacity=CAPACITY).digest == EXPECTED.digest
+    assert only(arrays(), capacity=99).digest == EXPECTED.digest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_whole_demands_of_a_tensordict_are_no_shares(dtype):
+    demand = torch.tensor([DEMAND], dtype=dtype)
+
+    assert only(tensordict(demand=demand)).digest == EXPECTED.digest
+    with pytest.raises(ValueError, match="whole demands up to 6, but no capacity; add it, give"):
+        only(tensordict(demand=demand, capacity=None))
+
+
 def test_an_npz_file_is_read(npz):
     path = npz(**batch())
 
@@ -189,6 +220,7 @@ def test_an_npz_file_is_read(npz):
     assert [x.name for x in read_instances(path)] == ["set-0", "set-1"]
 
 
+@pytest.mark.filterwarnings("ignore:The demands of")
 def test_an_npz_file_of_shares_is_read_as_the_environment_reads_it(npz):
     """A saved TensorDict has shares of the capacity beside the capacity."""
     td = TaskGenerator("8-uniform")(3, rng=0)
@@ -297,6 +329,7 @@ def test_a_folder_named_as_a_file_is_not_single(tmp_path):
     assert [x.digest for x in read_instances(folder)] == [EXPECTED.digest]
 
 
+@pytest.mark.filterwarnings("ignore:The demands of")
 @pytest.mark.parametrize(
     ("demand", "capacity", "expected"),
     [

@@ -98,10 +98,39 @@ def test_a_table_is_single():
     assert is_single(table())
 
 
-@pytest.mark.parametrize("column", ["ready_time", "due_date", "service_time"])
-def test_time_windows_are_not_ignored_in_a_table(csv, column):
-    """As Solomon's instances spell them."""
-    assert column in sentence(csv(rows(columns(**{column: [0, 10, 20, 30]}))))
+@pytest.mark.parametrize(
+    "column",
+    [
+        *("ready_time", "due_date", "service_time", "READY TIME", "Due Date", "Service Time"),
+        *("tw_start", "tw_end", "TW", "time-window", "timeWindow", "earliest", "latest_arrival"),
+        *("pickup", "pick-up", "backhaul", "deadline", "duration", "open_route", "distance limit"),
+    ],
+)
+def test_constraints_are_not_ignored_in_a_table(csv, column):
+    """As Solomon's instances and others spell them."""
+    told = sentence(csv(rows(columns(**{column: [0, 10, 20, 30]}))))
+
+    reason = "which is not part of a plain CVRP; delete it if it is no constraint."
+    assert told.endswith(f"has {column.lower()}, {reason}")
+
+
+@pytest.mark.parametrize("column", ["id", "name", "city", "timestamp", "network", "residue", "zip"])
+def test_other_columns_are_ignored(csv, column):
+    assert only(csv(rows(columns(**{column: [0, 10, 20, 30]})))).digest == EXPECTED.digest
+
+
+@pytest.mark.parametrize("separator", [";", "\t", " ; "])
+def test_cells_may_be_set_apart_otherwise(csv, separator):
+    assert only(csv(rows(columns()).replace(",", separator))).digest == EXPECTED.digest
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_file_without_a_header_is_told(csv, separator):
+    content = rows(columns()).split("\n", 1)[1].replace(",", separator)
+
+    assert sentence(csv(content)).endswith(
+        "has no header; its first line must name x, y and demand."
+    )
 
 
 @pytest.mark.parametrize("key", ["x", "y", "demand"])
@@ -136,7 +165,8 @@ def test_a_table_must_state_one_capacity(csv, capacity):
     ("content", "told"),
     [
         ("", "lacks the column x, y, demand; a table has x, y, demand, and the depot in its fir"),
-        ("x;y;demand\n0;0;0\n", "lacks the column x, y, demand; a table has x, y, demand, and th"),
+        ("x y demand\n0 0 0\n", "lacks the column x, y, demand; a table has x, y, demand, and th"),
+        ("x;y;demand\n0;0;0\n1,5;1;1\n", "coordinates must be numbers."),
         ("x,y,demand\n", "has no rows."),
         ("x,y,demand\n0,0,0\n", "has no customers; give at least one."),
         ("x,y,demand\n0,0,5\n1,1,1\n", "the first row is the depot, so its demand must be 0."),

@@ -33,10 +33,10 @@ def test_a_thousand_customers_are_solved_from_a_few_starts(outside_backbone):
 @pytest.mark.parametrize(
     ("tour", "routes"),
     [
-        ([0, 2, 1, 0, 3], ((2, 1), (3,))),
-        ([0, 2, 1, 0, 3, 0, 0], ((2, 1), (3,))),
-        ([2, 0, 0, 3, 1], ((2,), (3, 1))),
-        ([0], ()),
+        ([0, 2, 1, 0, 3], [[2, 1], [3]]),
+        ([0, 2, 1, 0, 3, 0, 0], [[2, 1], [3]]),
+        ([2, 0, 0, 3, 1], [[2], [3, 1]]),
+        ([0], []),
     ],
     ids=["plain", "waiting in the depot", "depot in a row", "nobody"],
 )

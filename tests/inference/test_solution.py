@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 
 from rl4co_prompt import Instance, Solution
-from rl4co_prompt.inference.search import routes_of
 from rl4co_prompt.inference.solution import Attempt
 from rl4co_prompt.tasks.vrplib import read_sol
 
@@ -76,16 +75,3 @@ def test_as_dict_holds_plain_values():
 
     assert record["routes"] == [[1, 2, 3]]
     assert (record["cost"], record["gap"], record["reference_source"]) == (14, 0.0, "by hand")
-
-
-@pytest.mark.parametrize(
-    ("tour", "routes"),
-    [
-        ([3, 1, 0, 2, 0, 0], ((3, 1), (2,))),
-        ([0, 3, 1, 0, 2], ((3, 1), (2,))),
-        ([1], ((1,),)),
-        ([0, 0, 1, 0, 0], ((1,),)),
-    ],
-)
-def test_tours_are_cut_at_the_depot(tour, routes):
-    assert routes_of(np.array(tour)) == routes

@@ -1,9 +1,11 @@
 import os
 import stat
 
+from pathlib import Path
+
 import pytest
 
-from rl4co_prompt.tasks.files import read_text, write_bytes, write_text
+from rl4co_prompt.tasks.files import check_output, read_text, write_bytes, write_text
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -94,3 +96,26 @@ def test_bytes_that_are_no_utf_8_are_marked_not_refused(tmp_path):
 def test_what_is_no_file_is_named(tmp_path, name):
     with pytest.raises(FileNotFoundError, match=r"^No file at .*\.$"):
         read_text(tmp_path / name)
+
+
+def test_an_output_must_have_a_place(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    check_output(tmp_path / "new" / "deep" / "a.csv")
+    check_output(tmp_path / "file")
+    check_output(tmp_path / "new", folder=True)
+    monkeypatch.chdir(tmp_path)
+    check_output(Path("a.csv"))
+
+    with pytest.raises(ValueError, match="is a folder; name a file"):
+        check_output(tmp_path)
+    for path, folder in ((tmp_path / "file" / "a.csv", False), (tmp_path / "file", True)):
+        with pytest.raises(ValueError, match=r"can't be written: .*file is no folder"):
+            check_output(path, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_place_that_can_not_be_written_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    with pytest.raises(ValueError, match=r"a\.csv can't be written: .* does not allow it"):
+        check_output(tmp_path / "a.csv")

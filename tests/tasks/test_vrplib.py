@@ -171,7 +171,14 @@ def test_vehicles_limit_the_number_of_routes():
         ("Optimal value: ٣", None),
         ("Best value: 27,591", None),
         ("Best value: 784, found in 2003", 784),
+        ("Min no of trucks: 5, Optimal value: 784", 784),
+        ("Optimal value: 784 (proved)", 784),
         ("the optimal one, no of trucks: 5", None),
+        ("not optimal: 3 trucks", None),
+        ("not optimal: 784", None),
+        ("non-optimal: 784", None),
+        ("Best known: 5 trucks", None),
+        ("not optimal: 3 trucks, Best value: 784", 784),
     ],
 )
 def test_the_best_known_cost_may_stand_in_the_comment(comment, reference):

@@ -22,23 +22,32 @@ def test_the_solution_beside_gives_the_reference(toy):
     assert instance.reference_routes == [[1, 2], [3]]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "Route #1: 1 2\nRoute #2: 3\nCost 29\n",
-        "Route #1: 1 2\nCost 30\n",
-        "Route #1: 1 2 3\nCost 30\n",
-        "Route #1: 1 2\nRoute #2: 9\nCost 30\n",
-    ],
-    ids=["another cost", "a customer missing", "an overload", "an unknown customer"],
-)
-def test_routes_beside_that_lack_the_stated_cost_warn_and_are_not_kept(toy, content):
-    toy.with_suffix(".sol").write_text(content)
+def test_routes_beside_that_lack_the_stated_cost_warn_and_are_not_kept(toy):
+    toy.with_suffix(".sol").write_text("Route #1: 1 2\nRoute #2: 3\nCost 29\n")
     with pytest.warns(UserWarning, match=r"toy\.sol do not have the cost it states; the stated"):
         instance = read_vrp(toy)
 
-    assert instance.reference == float(content.split()[-1])
+    assert instance.reference == 29
     assert instance.source == "toy.sol"
+    assert instance.reference_routes is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Route #1: 1 2\nCost 20\n",
+        "Route #1: 1 2 3\nCost 30\n",
+        "Route #1: 1 2\nRoute #2: 9\nCost 30\n",
+    ],
+    ids=["a customer missing", "an overload", "an unknown customer"],
+)
+def test_a_solution_of_another_instance_gives_no_reference(toy, content):
+    toy.with_suffix(".sol").write_text(content)
+    with pytest.warns(UserWarning, match=r"is not used: .*toy\.sol is of another instance: "):
+        instance = read_vrp(toy)
+
+    assert instance.reference == 40
+    assert instance.source == "the file's comment"
     assert instance.reference_routes is None
 
 

@@ -7,18 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from typer.testing import CliRunner
-
-from rl4co_prompt import PromptPool, save_backbone
+from rl4co_prompt import PromptPool
 from rl4co_prompt.cli import app
 from rl4co_prompt.tasks.vrplib import read_sol
-
-run = CliRunner().invoke
-
-
-@pytest.fixture
-def weights(backbone, tmp_path):
-    return str(save_backbone(backbone, tmp_path / "backbone.safetensors"))
+from tests.cli.conftest import run
 
 
 @pytest.mark.parametrize("statement", ["import rl4co_prompt", "import rl4co_prompt.cli"])
@@ -82,17 +74,6 @@ def test_bad_input_ends_with_one_sentence(arguments, message):
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {message}")
     assert result.exception is None or isinstance(result.exception, SystemExit)
-
-
-@pytest.fixture
-def files(tmp_path):
-    """Three instances as .vrp files, the first with a solution beside it."""
-    folder = tmp_path / "files"
-    result = run(app, ["generate", "9-cluster", "--out", str(folder), "--count", "3",
-                       "--format", "vrp", "--json"])  # fmt: skip
-    names = json.loads(result.stdout)["files"]
-    Path(names[0]).with_suffix(".sol").write_text("Route #1: 1 2 3 4 5 6 7 8 9\nCost 1.5\n")
-    return names
 
 
 def test_solve_prints_writes_and_draws(files, weights, tmp_path):
