@@ -5,7 +5,8 @@ import torch
 from rl4co.envs.common.utils import Generator
 from tensordict import TensorDict
 
-from rl4co_prompt.tasks.task import MAX_DEMAND, Task, as_task
+from rl4co_prompt.tasks.laws import place_depot
+from rl4co_prompt.tasks.task import Task, as_task
 
 
 class TaskGenerator(Generator):
@@ -16,13 +17,13 @@ class TaskGenerator(Generator):
 
     Args:
         task: the task or its name; 100 uniform customers by default.
-        num_loc, geometry, capacity: the fields of the task, instead of ``task``.
+        num_loc, geometry, capacity, demand, depot: of the task, instead of ``task``.
         device: where instances are drawn.
     """
 
     # CVRPEnv reads these when it builds its specs.
     min_loc, max_loc = 0.0, 1.0
-    min_demand, max_demand = 1, MAX_DEMAND
+    min_demand, max_demand = 1, 9
     vehicle_capacity = 1.0
 
     def __init__(
@@ -32,10 +33,18 @@ class TaskGenerator(Generator):
         num_loc: int | None = None,
         geometry: str | None = None,
         capacity: int | None = None,
+        demand: str | None = None,
+        depot: str | None = None,
         device: torch.device | str = "cpu",
     ):
         super().__init__()
-        fields = {"num_loc": num_loc, "geometry": geometry, "capacity": capacity}
+        fields = {
+            "num_loc": num_loc,
+            "geometry": geometry,
+            "capacity": capacity,
+            "demand": demand,
+            "depot": depot,
+        }
         given = {name: value for name, value in fields.items() if value is not None}
         if task is not None and given:
             raise ValueError(f"Give either task or {', '.join(given)}, not both.")
@@ -80,9 +89,8 @@ class TaskGenerator(Generator):
         num_loc, device = self.num_loc, rng.device
         xy = self.task.geometry.sample(batch_size.numel(), num_loc, rng)
         xy = xy.view(*batch_size, num_loc + 1, 2)
-        demand = torch.randint(
-            1, MAX_DEMAND + 1, (*batch_size, num_loc), generator=rng, device=device
-        )
+        demand = self.task.demand.sample(xy[..., 1:, :], rng)
+        xy = place_depot(xy, self.task.depot, rng)
         return TensorDict(
             {
                 "depot": xy[..., 0, :],

@@ -140,6 +140,46 @@ class Mixed(Geometry):
 
 
 @dataclass(frozen=True)
+class Attracted(Geometry):
+    """Customers around 3 to 8 seeds, ever fewer with the distance, as in CVRPLIB's set X.
+
+    The density falls as exp(-25 d) around each seed. Seeds and depot are uniform.
+
+    Args:
+        share: of the customers that are attracted; the others are uniform.
+    """
+
+    kind = "attracted"
+    share: float = 1.0
+    reach: ClassVar[float] = 0.04
+
+    @property
+    def name(self) -> str:
+        return self.kind if self.share == 1 else f"{self.kind}-{_number(self.share)}"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"The share of attracted customers is in (0, 1], got {self.share}.")
+
+    def _sample(self, batch: int, num_loc: int, rng: Generator) -> Tensor:
+        xy = _uniform(rng, batch, num_loc + 1, 2)
+        seeds = _uniform(rng, batch, 8, 2)
+        count = 3 + _integers(rng, 6, batch, 1)
+        order = torch.arange(num_loc + 1, device=rng.device)
+        missing = (order > num_loc - round(self.share * num_loc)).expand(batch, -1)
+        while bool(missing.any()):  # a round fills all but those that would lie outside
+            seed = (_uniform(rng, batch, num_loc + 1) * count).long()
+            distance = _exponential(rng, 1 / self.reach, 2, batch, num_loc + 1).sum(0)
+            angle = 2 * torch.pi * _uniform(rng, batch, num_loc + 1)
+            way = distance[..., None] * torch.stack((angle.cos(), angle.sin()), -1)
+            drawn = _pick(seeds, seed) + way
+            found = missing & ((drawn >= 0) & (drawn <= 1)).all(-1)
+            xy = torch.where(found[..., None], drawn, xy)
+            missing = missing & ~found
+        return xy
+
+
+@dataclass(frozen=True)
 class Expansion(Geometry):
     """Uniform points, those near a random line pushed away from it."""
 
@@ -242,6 +282,7 @@ _PLAIN: dict[str, Geometry] = {
         Explosion(reflect=False),
         Implosion(),
         Grid(),
+        Attracted(),
     )
 }
 
@@ -254,11 +295,14 @@ def geometry_from_name(name: str) -> Geometry:
     if mixture := re.fullmatch(rf"gm-(\d+)-{number}(-even)?", str(name)):
         modes, spread, even = mixture.groups()
         return GaussianMixture(int(modes), float(spread), even is not None)
+    if attracted := re.fullmatch(rf"attracted-{number}", str(name)):
+        return Attracted(float(attracted[1]))
     if implosion := re.fullmatch(rf"implosion-{number}", str(name)):
         return Implosion(float(implosion[1]))
     raise ValueError(
         f"Unknown geometry {name!r}; use one of {', '.join(_PLAIN)}, "
-        "implosion-CAP such as implosion-1, or gm-MODES-SPREAD such as gm-3-10."
+        "attracted-SHARE such as attracted-0.5, implosion-CAP such as implosion-1, or "
+        "gm-MODES-SPREAD such as gm-3-10."
     )
 
 

@@ -84,7 +84,8 @@ class Mixture(Schedule):
     ):
         super().__init__([task for schedule in schedules for task in schedule.tasks], seed)
         self.schedules = list(schedules)
-        self.weights = torch.tensor([1.0] * len(schedules) if weights is None else list(weights))
+        equal = [1.0] * len(schedules)
+        self.weights = torch.tensor(equal if weights is None else list(weights), dtype=torch.float)
         if len(self.weights) != len(schedules) or not bool((self.weights > 0).all()):
             raise ValueError(
                 f"Mixture needs a positive weight for each of {len(schedules)} schedules, got "

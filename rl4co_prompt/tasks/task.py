@@ -4,10 +4,11 @@ import math
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from rl4co_prompt.tasks.geometry import Geometry, Uniform, geometry_from_name
+from rl4co_prompt.tasks.laws import DEPOTS, Between, Demand, demand_from_name
 
-MAX_DEMAND = 9  # demands are the integers 1 to 9
 TRAINING_SIZES = range(50, 201, 5)
 TRAINING_GEOMETRIES = (
     "uniform",
@@ -30,50 +31,87 @@ def batch_size_for(num_loc: int) -> int:
 
 @dataclass(frozen=True)
 class Task:
-    """One distribution of CVRP instances: a size, a map and a vehicle capacity.
+    """One distribution of CVRP instances: a size, a map, a vehicle capacity, a law of demands.
 
     Args:
         num_loc: number of customers.
         geometry: a :class:`Geometry` or its name.
-        capacity: vehicle capacity in units of demand; ``None`` takes the paper's.
+        capacity: vehicle capacity in units of demand; ``None`` takes the paper's, in proportion
+            to the mean demand.
+        demand: a :class:`Demand` or its name; the paper's whole numbers from 1 to 9 by default.
+        depot: ``centre``, ``corner`` or ``random``; ``None`` where the geometry puts it.
     """
 
     num_loc: int = 100
     geometry: Geometry = Uniform()  # noqa: RUF009, immutable
     capacity: int | None = None
+    demand: Demand = Between()  # noqa: RUF009, immutable
+    depot: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.geometry, str):
-            object.__setattr__(self, "geometry", geometry_from_name(self.geometry))
-        if not isinstance(self.geometry, Geometry):
-            raise ValueError(f"geometry must be a Geometry or a name, got {self.geometry!r}.")
+        for field, kind, read in (
+            ("geometry", Geometry, geometry_from_name),
+            ("demand", Demand, demand_from_name),
+        ):
+            value = getattr(self, field)
+            if isinstance(value, str):
+                object.__setattr__(self, field, read(value))
+            elif not isinstance(value, kind):
+                raise ValueError(f"{field} must be a {kind.__name__} or a name, got {value!r}.")
+        if self.depot not in (None, *DEPOTS):
+            raise ValueError(f"depot must be one of {', '.join(DEPOTS)}, got {self.depot!r}.")
         if not isinstance(self.num_loc, int) or self.num_loc < 1:
             raise ValueError(f"num_loc must be a whole number of at least 1, got {self.num_loc!r}.")
         if self.capacity is None:
-            object.__setattr__(self, "capacity", default_capacity(self.num_loc))
-        elif not isinstance(self.capacity, int) or self.capacity < MAX_DEMAND:
+            object.__setattr__(self, "capacity", self._usual_capacity())
+        elif not isinstance(self.capacity, int) or self.capacity < self.demand.largest:
             raise ValueError(
-                f"capacity must be a whole number of at least {MAX_DEMAND}, the largest demand, "
-                f"got {self.capacity!r}."
+                f"capacity must be a whole number of at least {self.demand.largest}, the largest "
+                f"demand, got {self.capacity!r}."
             )
+
+    def _usual_capacity(self) -> int:
+        return capacity_for(default_capacity(self.num_loc) / Between().mean, self.demand)
 
     @property
     def name(self) -> str:
-        """The name that :meth:`from_name` reads, such as ``50-gm-3-10`` or ``50-uniform@80``."""
-        usual = self.capacity == default_capacity(self.num_loc)
-        return f"{self.num_loc}-{self.geometry.name}" + ("" if usual else f"@{self.capacity}")
+        """What :meth:`from_name` reads: ``50-gm-3-10``, ``50-uniform@80``, ``50-grid:1-100``."""
+        parts = [f"{self.num_loc}-{self.geometry.name}"]
+        if self.capacity != self._usual_capacity():
+            parts[0] += f"@{self.capacity}"
+        if self.demand != Between():
+            parts.append(self.demand.name)
+        if self.depot is not None:
+            parts.append(self.depot)
+        return ":".join(parts)
 
     @classmethod
     def from_name(cls, name: str) -> "Task":
-        """Read ``SIZE-GEOMETRY`` or ``SIZE-GEOMETRY@CAPACITY``."""
-        body, at, capacity = str(name).partition("@")
+        """Read ``SIZE-GEOMETRY``, then as needed ``@CAPACITY``, ``:DEMAND`` and ``:DEPOT``."""
+        first, *laws = str(name).split(":")
+        body, at, capacity = first.partition("@")
         size, dash, geometry = body.partition("-")
         if not (size.isdecimal() and dash and (capacity.isdecimal() or not at)):
             raise ValueError(
                 f"Unknown task {name!r}; write SIZE-GEOMETRY or SIZE-GEOMETRY@CAPACITY, "
                 "such as 50-uniform or 100-gm-3-10@80."
             )
-        return cls(int(size), geometry_from_name(geometry), int(capacity) if at else None)
+        depots = [law for law in laws if law in DEPOTS]
+        demands = [law for law in laws if law not in DEPOTS]
+        if len(depots) > 1 or len(demands) > 1:
+            raise ValueError(f"The task {name!r} has more than one demand or depot.")
+        return cls(
+            int(size),
+            geometry_from_name(geometry),
+            int(capacity) if at else None,
+            demand_from_name(demands[0]) if demands else Between(),
+            depots[0] if depots else None,
+        )
+
+
+def capacity_for(route_length: float, demand: Demand) -> int:
+    """Capacity of a vehicle that serves so many customers on average."""
+    return max(demand.largest, math.ceil(round(route_length * demand.mean, 6)))
 
 
 def as_task(task: "Task | str") -> Task:
@@ -90,6 +128,8 @@ def task_grid(
     sizes: Sequence[int],
     geometries: Sequence[str] = TRAINING_GEOMETRIES,
     route_lengths: Sequence[float | None] = (None,),
+    demands: Sequence[str] = ("1-9",),
+    depots: Sequence[str | None] = (None,),
 ) -> list[Task]:
     """All combinations; what is named twice counts twice.
 
@@ -97,16 +137,19 @@ def task_grid(
         route_lengths: mean customers of a full route, which set the capacity; ``None`` takes the
             paper's.
     """
+    laws = [demand_from_name(name) for name in demands]
     return [
-        Task(size, geometry, None if length is None else _capacity_for(length))  # type: ignore[arg-type]
-        for size in sizes
-        for geometry in geometries
-        for length in route_lengths
+        Task(
+            size,
+            geometry,  # type: ignore[arg-type]
+            None if length is None else capacity_for(length, law),
+            law,
+            depot,
+        )
+        for size, geometry, length, law, depot in product(
+            sizes, geometries, route_lengths, laws, depots
+        )
     ]
-
-
-def _capacity_for(route_length: float) -> int:
-    return max(MAX_DEMAND, round(route_length * (1 + MAX_DEMAND) / 2))
 
 
 def training_tasks() -> list[Task]:

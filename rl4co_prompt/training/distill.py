@@ -125,7 +125,7 @@ class Distillation(nn.Module):
         """
         reason = why_not_lean(env, student.decoder)
         if reason is not None:
-            raise ValueError(f"Distillation is for RL4CO's CVRP and TSP with its decoder: {reason}.")
+            raise ValueError(f"Distillation is for RL4CO's CVRP and TSP alone: {reason}.")
         chosen = {}
         if isinstance(student, PromptedPolicy):
             chosen = {PROMPT: student.explain(td).prompts}
@@ -139,14 +139,18 @@ class Distillation(nn.Module):
         kl = self._divergence(ours, theirs, _decoding(student), _decoding(model))
         if weight == 0:
             return {"loss": kl, "kl": kl.detach(), **chosen}
-        projections = self.projections[self.teachers.index(teacher)]
+        features = self._feature_error(teacher, found, wanted)
+        loss = kl + weight * features
+        return {"loss": loss, "kl": kl.detach(), "features": features.detach(), **chosen}
+
+    def _feature_error(self, teacher: Teacher, found: list[Tensor], wanted: list[Tensor]) -> Tensor:
+        """Mean over the layers, in units of the teacher's variance."""
+        projections: Any = self.projections[self.teachers.index(teacher)]
         errors = [
             F.mse_loss(project(x), y) / y.var()
             for project, x, y in zip(projections, found, wanted, strict=True)
         ]
-        features = torch.stack(errors).mean()
-        loss = kl + weight * features
-        return {"loss": loss, "kl": kl.detach(), "features": features.detach(), **chosen}
+        return torch.stack(errors).mean()
 
     def _divergence(
         self, ours: PointerModel, theirs: PointerModel, student: Decoding, teacher: Decoding
@@ -204,8 +208,9 @@ def some_choices(model: PointerModel, tours: Tensor, share: float) -> tuple[Stat
         walk.move(action)
     states = States.stack(seen)
     order = taken.sort().values.to(tours.device)
-    to_come = (tours != 0).flip(-1).cumsum(-1).flip(-1) if model.has_depot else torch.ones_like(tours)
-    choice = (to_come[..., order] > 0).flatten(1) & (states.allowed.sum(-1) > 1)
+    to_come = (tours != 0).flip(-1).cumsum(-1).flip(-1)
+    under_way = (to_come > 0 if model.has_depot else to_come >= 0)[..., order].flatten(1)
+    choice = under_way & (states.allowed.sum(-1) > 1)
     return states, choice.float()
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from rl4co_prompt.policy.encoder import PROMPT
 from rl4co_prompt.policy.policy import PromptedPolicy
+from rl4co_prompt.tasks.schedule import Schedule
 from rl4co_prompt.training.multi_task import MultiTaskPOMO
 
 
@@ -19,6 +20,7 @@ class PromptPOMO(MultiTaskPOMO):
     Args:
         env: a :class:`MultiTaskCVRPEnv`, or any RL4CO environment that POMO works on.
         policy: the prompted policy.
+        schedule: the task of each epoch; the paper's 341 tasks in order by default.
         freeze_unselected: leave prompts that no instance of the batch chose as they are; else
             the optimizer's momentum and weight decay move them too.
         **options: of :class:`MultiTaskPOMO`.
@@ -28,12 +30,14 @@ class PromptPOMO(MultiTaskPOMO):
         self,
         env: RL4COEnvBase,
         policy: PromptedPolicy,
+        schedule: Schedule | None = None,
+        *,
         freeze_unselected: bool = True,
         **options: Any,
     ):
         if not isinstance(policy, PromptedPolicy):
             raise TypeError(f"PromptPOMO trains a PromptedPolicy, got {type(policy).__name__}.")
-        super().__init__(env, policy, **options)
+        super().__init__(env, policy, schedule, **options)
         self.freeze_unselected = freeze_unselected
         self._chosen = torch.zeros(policy.pool.num_prompts, dtype=torch.bool)
         self.last_prompts = torch.zeros(0, dtype=torch.long)  # chosen by the last training batch

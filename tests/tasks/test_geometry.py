@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from rl4co_prompt.tasks.geometry import (
+    Attracted,
     Explosion,
     GaussianMixture,
     Geometry,
@@ -18,7 +19,16 @@ from rl4co_prompt.tasks.geometry import (
 from tests.conftest import outside
 
 PLAIN = ["uniform", "gaussian", "cluster", "mixed", "expansion", "explosion", "implosion", "grid"]
-NAMES = [*PLAIN, "explosion-outward", "implosion-1", "gm-3-10", "gm-7-50", "gm-5-30-even"]
+NAMES = [
+    *PLAIN,
+    "explosion-outward",
+    "implosion-1",
+    "gm-3-10",
+    "gm-7-50",
+    "gm-5-30-even",
+    "attracted",
+    "attracted-0.5",
+]
 
 
 def rng(seed=0):
@@ -205,3 +215,20 @@ def test_statistics_match_published_data(name):
         mine = statistics(ours)[key]
         error = (theirs.var() / len(theirs) + mine.var() / len(mine)).sqrt()
         assert abs(theirs.mean() - mine.mean()) < 4 * error, key
+
+
+def test_attracted_customers_lie_around_few_seeds():
+    """The nearest neighbour of an attracted customer is nearer; half of them, in between."""
+    near = {
+        name: nearest(geometry_from_name(name).sample(200, 100, rng())[:, 1:]).mean().item()
+        for name in ("uniform", "attracted-0.5", "attracted")
+    }
+
+    assert near["attracted"] < 0.6 * near["uniform"]
+    assert near["attracted"] < near["attracted-0.5"] < near["uniform"]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.5])
+def test_a_share_of_attracted_customers_is_a_share(share):
+    with pytest.raises(ValueError, match="share of attracted customers"):
+        Attracted(share)

@@ -1,6 +1,6 @@
 import pytest
 
-from rl4co_prompt.tasks.schedule import Random, RisingSize, Sequential
+from rl4co_prompt.tasks.schedule import Mixture, Random, RisingSize, Sequential
 from rl4co_prompt.tasks.task import training_tasks
 
 
@@ -50,3 +50,20 @@ def test_one_task_alone_will_do():
 def test_an_empty_schedule_is_refused():
     with pytest.raises(ValueError, match="at least one task"):
         Sequential([])
+
+
+def test_a_mixture_draws_by_weight():
+    schedule = Mixture([Sequential(["10-uniform"]), Random(["20-uniform", "30-grid"])], [1, 3])
+    drawn = [schedule.task(epoch, 99).num_loc for epoch in range(400)]
+
+    assert len(schedule.tasks) == 3
+    assert 60 <= drawn.count(10) <= 140  # 100 expected, 9 the standard deviation
+    assert drawn.count(20) > 80
+    assert drawn.count(30) > 80
+    assert drawn == [schedule.task(epoch, 99).num_loc for epoch in range(400)]
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 0]])
+def test_every_part_of_a_mixture_has_a_weight(weights):
+    with pytest.raises(ValueError, match="positive weight for each of 2"):
+        Mixture([Sequential(["10-uniform"]), Sequential(["12-uniform"])], weights)

@@ -5,9 +5,10 @@ import torch
 
 from lightning.pytorch.loggers import CSVLogger
 
-from rl4co_prompt import PromptPool
-from rl4co_prompt.training.callbacks import PromptProgressBar, PromptUsage, SavePool
+from rl4co_prompt import PromptPool, load_backbone
+from rl4co_prompt.training.callbacks import PromptProgressBar, PromptUsage, SaveBackbone, SavePool
 from tests.training.runs import FixedPrompts, make_model, make_policy, make_trainer
+from tests.training.test_multi_task import make
 
 
 def test_the_shares_of_the_prompts_are_logged_each_epoch(keys, tmp_path):
@@ -30,6 +31,14 @@ def test_the_pool_is_written_as_it_was_trained(keys, tmp_path):
 
     assert torch.equal(saved.prompts, policy.pool.prompts)
     assert saved.backbone_fingerprint == policy.fingerprint
+
+
+def test_the_backbone_is_written_as_it_was_trained(tmp_path):
+    model = make()
+    make_trainer(1, [SaveBackbone(tmp_path / "backbone.safetensors")]).fit(model)
+    saved = load_backbone(tmp_path / "backbone.safetensors").state_dict()
+
+    assert all(torch.equal(saved[k], v) for k, v in model.policy.state_dict().items())
 
 
 @pytest.mark.parametrize(
