@@ -1,4 +1,6 @@
-"""Distillation: a policy learned from teachers, each the specialist of some sizes."""
+"""Distillation: a policy learned from teachers, each the specialist of some instances."""
+
+import math
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,27 +29,40 @@ LEAST = -50.0  # log-probabilities below are taken for this, masked nodes among 
 
 
 class Teacher:
-    """A frozen policy and the sizes that it teaches.
+    """A frozen policy and the instances that it teaches.
 
     Args:
         policy: an attention policy, or the file of one for :func:`load_backbone`.
         sizes: fewest and most customers.
+        capacities: least and largest vehicle capacity in units of demand; any by default.
         **options: of :func:`load_backbone`.
     """
 
     def __init__(
-        self, policy: AttentionModelPolicy | str | Path, sizes: Sequence[int], **options: Any
+        self,
+        policy: AttentionModelPolicy | str | Path,
+        sizes: Sequence[int],
+        capacities: Sequence[float] = (0, math.inf),
+        **options: Any,
     ):
-        low, high = sizes
-        if not 1 <= low <= high:
-            raise ValueError(f"sizes must be the fewest and most customers, got {list(sizes)}.")
+        for name, (low, high) in (("sizes", sizes), ("capacities", capacities)):
+            if not 0 <= low <= high:
+                raise ValueError(f"{name} must be the least and the largest, got {low}, {high}.")
         if isinstance(policy, str | Path):
             policy = load_backbone(policy, **options)
         self.policy = policy.eval().requires_grad_(False)
-        self.low, self.high = low, high
+        self.sizes, self.capacities = tuple(sizes), tuple(capacities)
 
-    def teaches(self, num_loc: int) -> bool:
-        return self.low <= num_loc <= self.high
+    def teaches(self, instances: TensorDict) -> bool:
+        """Whether all of a batch are in its region."""
+        low, high = self.sizes
+        least, largest = self.capacities
+        if not low <= instances["locs"].shape[-2] <= high:
+            return False
+        capacity = instances.get("capacity", None)
+        if capacity is None:
+            return (least, largest) == (0, math.inf)
+        return bool(((capacity >= least) & (capacity <= largest)).all())
 
 
 class Distillation(nn.Module):
@@ -57,7 +72,7 @@ class Distillation(nn.Module):
     At first the student's layers also follow the teacher's, through learned projections.
 
     Args:
-        teachers: the first that teaches an instance's size is taken.
+        teachers: the first that teaches a batch is taken.
         num_tours: of each instance.
         teacher_share: part of them that the teacher makes.
         step_share: part of the steps, drawn at random, whose choices are compared.
@@ -107,8 +122,9 @@ class Distillation(nn.Module):
                 nn.ModuleList(nn.Linear(width, wanted, bias=False) for _ in range(layers))
             )
 
-    def teacher_of(self, num_loc: int) -> Teacher | None:
-        return next((teacher for teacher in self.teachers if teacher.teaches(num_loc)), None)
+    def teacher_of(self, instances: TensorDict) -> Teacher | None:
+        """Of a batch as the generator drew it; None if no one teaches it."""
+        return next((teacher for teacher in self.teachers if teacher.teaches(instances)), None)
 
     def loss(
         self,

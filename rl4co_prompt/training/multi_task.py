@@ -199,7 +199,7 @@ class MultiTaskPOMO(POMO):
         with seeded(*numbers, device=self.device):
             teacher = None
             if self.distillation is not None:
-                teacher = self.distillation.teacher_of(batch["demand"].shape[-1])
+                teacher = self.distillation.teacher_of(batch)
             if self.distillation is None or teacher is None:
                 return super().shared_step(batch, batch_idx, phase, dataloader_idx)
             progress = self.current_epoch / max(self.trainer.max_epochs or 1, 1)

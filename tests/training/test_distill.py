@@ -152,14 +152,21 @@ def test_a_teacher_may_be_a_file(tmp_path):
     policy = tiny(0)
     teacher = Teacher(save_backbone(policy, tmp_path / "teacher.safetensors"), [5, 20])
 
-    assert teacher.teaches(5)
-    assert teacher.teaches(20)
-    assert not teacher.teaches(21)
+    assert [n for n in (4, 5, 20, 21) if teacher.teaches(TaskGenerator(f"{n}-grid")(2))] == [5, 20]
     assert not any(p.requires_grad for p in teacher.policy.parameters())
     assert torch.equal(
         teacher.policy.encoder.init_embedding.init_embed.weight,
         policy.encoder.init_embedding.init_embed.weight,
     )
+
+
+def test_a_teacher_may_be_for_some_capacities():
+    teacher = Teacher(tiny(0), (5, 20), capacities=(30, 40))
+    names = ["10-grid", "10-grid@30", "10-grid@40", "10-grid@41", "30-grid@30"]
+
+    assert [teacher.teaches(TaskGenerator(name)(2)) for name in names] == [
+        False, True, True, False, False,
+    ]  # fmt: skip
 
 
 def test_starts_differ_while_there_are_enough(instances):
@@ -204,7 +211,7 @@ def test_tsp_is_distilled_too():
     [
         (lambda: Distillation([]), "at least one teacher"),
         (lambda: Distillation([Teacher(tiny(0), (1, 9))], num_tours=0), "num_tours must be"),
-        (lambda: Teacher(tiny(0), (9, 1)), "fewest and most"),
+        (lambda: Teacher(tiny(0), (9, 1)), "sizes must be the least and the largest"),
         (
             lambda: Distillation([Teacher(tiny(0), (1, 9))], feature_weight=1.0).prepare(
                 POMOPolicy(embed_dim=16, num_encoder_layers=3, num_heads=2)
