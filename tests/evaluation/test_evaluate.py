@@ -12,7 +12,7 @@ from rl4co_prompt.evaluation.suites import InstanceSet, generated_set
 from tests.evaluation.small import small_instance
 
 
-def test_rows_are_what_the_solver_finds_with_that_budget(result, sets, pools, backbone):
+def test_rows_are_what_the_policy_finds_with_that_budget(result, sets, pools, backbone):
     alone = Solver(backbone)
     prompted = Solver.from_pretrained(backbone, pools[0])
     expected = {
@@ -24,7 +24,7 @@ def test_rows_are_what_the_solver_finds_with_that_budget(result, sets, pools, ba
     }
     for name, solutions in expected.items():
         score = result.score(name, "small")
-        assert score.costs.tolist() == pytest.approx([s.cost for s in solutions])
+        assert score.costs.tolist() == pytest.approx([s.policy_best.cost for s in solutions])
         assert score.rollouts == np.mean([s.rollouts for s in solutions])
 
 
