@@ -16,7 +16,7 @@ from rl4co_prompt.cli.app import (
     Outputs,
     Weights,
     app,
-    check_output,
+    check_target,
     one_sentence_errors,
     print_json,
     print_tables,
@@ -99,7 +99,7 @@ def evaluate(
         from rl4co_prompt.tasks.files import write_text
 
         for file, suffix in ((csv, ".csv"), (markdown, ".md"), (report, ".html")):
-            check_output(file, suffix)
+            check_target(file, suffix)
         methods = parse_methods(method, pool or ())
         options = run.SolverOptions(reference_seconds, jobs, lkh, cache, extra_vehicles)
         if reference != "known":
@@ -111,11 +111,11 @@ def evaluate(
         if reference != "known":
             sets = run.add_references(sets, reference, options)
         result = run.evaluate(suite, sets, methods, solver_for, augment, seed, options)
-        if as_json:
-            print_json(tables.as_dict(result, paper))
-        else:
-            print_tables(*tables.tables(result, paper))
         outputs = Outputs()
+        if as_json:
+            outputs.write(lambda: print_json(tables.as_dict(result, paper)))
+        else:
+            outputs.write(lambda: print_tables(*tables.tables(result, paper)))
         if csv is not None:
             outputs.write(lambda: write_text(csv, tables.as_csv(result, paper)))
         if markdown is not None:

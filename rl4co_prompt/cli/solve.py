@@ -17,7 +17,7 @@ from rl4co_prompt.cli.app import (
     Outputs,
     Weights,
     app,
-    check_output,
+    check_target,
     interrupted,
     one_sentence_errors,
     print_error,
@@ -61,8 +61,8 @@ def solve(
     with one_sentence_errors():
         from rl4co_prompt.inference.solver import Solver
 
-        check_output(out)
-        check_output(plot)
+        check_target(out)
+        check_target(plot)
         instances, broken = _read(files, capacity)
         _keep_apart(files, out)
         targets = _targets(instances, out, force)
