@@ -27,7 +27,6 @@ Weights = Annotated[str, typer.Option(help="file of the frozen model, or the nam
 Heads = Annotated[int, typer.Option(help="of POMO-format weights, which do not tell")]
 Device = Annotated[str | None, typer.Option(help="such as cpu or cuda; a GPU where there is one")]
 
-
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)
 
 
@@ -58,7 +57,7 @@ def interrupted(kept: str) -> typer.Exit:
 
 
 class Outputs:
-    """Files to write at the end: one that fails is told, and does not prevent the others."""
+    """What a run shows and writes: one that fails is told, and does not prevent the others."""
 
     def __init__(self) -> None:
         self.failed = False
@@ -71,7 +70,7 @@ class Outputs:
             self.failed = True
 
 
-def check_output(path: Path | None, suffix: str = "") -> None:
+def check_target(path: Path | None, suffix: str = "") -> None:
     """Before any work: a file with this ending, or without one a folder, can be written."""
     from rl4co_prompt.tasks.files import check_output
 

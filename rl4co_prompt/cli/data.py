@@ -39,6 +39,7 @@ def generate(
     plot: Annotated[
         Path | None, typer.Option(help="a picture of samples, .png, .svg or .pdf")
     ] = None,
+    force: Annotated[bool, typer.Option(help="overwrite files")] = False,
     as_json: Json = False,
 ) -> None:
     """Write instances of a task or a suite.
@@ -52,10 +53,12 @@ def generate(
             plot_samples,
             write_sets,
         )
+        from rl4co_prompt.tasks.files import check_free
 
         check_picture(plot)
+        check_free([plot] if plot else [], force)
         sets = generate_sets(name, count, seed)
-        files = write_sets(sets, out, form)
+        files = write_sets(sets, out, form, force)
         if plot is not None:
             files.append(plot_samples(sets, plot))
         if as_json:

@@ -16,7 +16,7 @@ from rl4co_prompt.cli.app import (
     Outputs,
     Weights,
     app,
-    check_output,
+    check_target,
     one_sentence_errors,
     print_json,
     print_tables,
@@ -68,6 +68,9 @@ def evaluate(
     jobs: Annotated[int, typer.Option(help="reference solves at a time")] = 1,
     cache: Annotated[Path | None, typer.Option(help="file of reference costs")] = None,
     lkh: Lkh = None,
+    extra_vehicles: Annotated[
+        bool, typer.Option(help="let LKH-3 use more vehicles than the demand needs")
+    ] = False,
     weights: Weights = "cvrp",
     pool: Pools = None,
     limit: Limit = 100,
@@ -92,16 +95,15 @@ def evaluate(
         from rl4co_prompt.evaluation import evaluate as run, tables
         from rl4co_prompt.evaluation.methods import parse_methods
         from rl4co_prompt.evaluation.page import page
-        from rl4co_prompt.evaluation.references import reference_solver
         from rl4co_prompt.evaluation.suites import load_suite, unrounded
         from rl4co_prompt.tasks.files import write_text
 
         for file, suffix in ((csv, ".csv"), (markdown, ".md"), (report, ".html")):
-            check_output(file, suffix)
+            check_target(file, suffix)
         methods = parse_methods(method, pool or ())
-        options = run.SolverOptions(reference_seconds, jobs, lkh, cache)
+        options = run.SolverOptions(reference_seconds, jobs, lkh, cache, extra_vehicles)
         if reference != "known":
-            reference_solver(reference, reference_seconds, lkh)
+            options.solver(reference)
         sets = load_suite(suite, limit or None, seed)
         if not rounded:
             sets = [unrounded(one) for one in sets]
@@ -109,11 +111,11 @@ def evaluate(
         if reference != "known":
             sets = run.add_references(sets, reference, options)
         result = run.evaluate(suite, sets, methods, solver_for, augment, seed, options)
-        if as_json:
-            print_json(tables.as_dict(result, paper))
-        else:
-            print_tables(*tables.tables(result, paper))
         outputs = Outputs()
+        if as_json:
+            outputs.write(lambda: print_json(tables.as_dict(result, paper)))
+        else:
+            outputs.write(lambda: print_tables(*tables.tables(result, paper)))
         if csv is not None:
             outputs.write(lambda: write_text(csv, tables.as_csv(result, paper)))
         if markdown is not None:

@@ -31,6 +31,8 @@ def keys(
         from rl4co_prompt.training.build import build_policy
 
         check_suffix(out)
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"The seed must be from 0 to {2**32 - 1}, got {seed}.")
         policy = build_policy(
             backbone,
             pool_options={"num_prompts": num_prompts, "num_tokens": num_tokens, "feature": feature},

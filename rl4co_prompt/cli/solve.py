@@ -17,7 +17,7 @@ from rl4co_prompt.cli.app import (
     Outputs,
     Weights,
     app,
-    check_output,
+    check_target,
     interrupted,
     one_sentence_errors,
     print_error,
@@ -61,8 +61,8 @@ def solve(
     with one_sentence_errors():
         from rl4co_prompt.inference.solver import Solver
 
-        check_output(out)
-        check_output(plot)
+        check_target(out)
+        check_target(plot)
         instances, broken = _read(files, capacity)
         _keep_apart(files, out)
         targets = _targets(instances, out, force)
@@ -146,6 +146,8 @@ def _keep_apart(files: list[Path], out: Path | None) -> None:
 
 def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list[Path]:
     """A file name for each instance, none twice; an error before any work if one is taken."""
+    from rl4co_prompt.tasks.files import check_free
+
     names: list[str] = []
     for instance in instances:
         stem = (
@@ -155,9 +157,8 @@ def _targets(instances: list["Instance"], out: Path | None, force: bool) -> list
         taken = {name.casefold() for name in names}  # some disks do not tell a from A
         names.append(next(name for name in tries if name.casefold() not in taken))
     targets = [(out or Path()) / f"{name}.sol" for name in names]
-    there = [path for path in targets if out is not None and path.exists()]
-    if there and not force:
-        raise ValueError(f"{there[0]} is there already; name another folder, or add --force.")
+    if out is not None:
+        check_free(targets, force)
     return targets
 
 
@@ -217,7 +218,7 @@ def _draw(solution: "Solution", path: Path) -> None:
 def _table(solutions: list["Solution"]):
     import numpy as np
 
-    from rl4co_prompt.evaluation.table import Table
+    from rl4co_prompt.evaluation.table import Table, as_figure
 
     columns = ["instance", "n", "cost", "best known", "gap %", "routes", "prompt", "copy", "s"]
     rows = []
@@ -229,18 +230,18 @@ def _table(solutions: list["Solution"]):
                 str(s.instance.num_customers),
                 _cost(s.cost),
                 "-" if reference is None else _cost(reference),
-                "-" if s.gap is None else f"{100 * s.gap:.2f}",
+                "-" if s.gap is None else as_figure(100 * s.gap),
                 str(len(s.routes)) + ("" if s.within_fleet else f" of {limit} allowed"),
                 "-" if s.prompt is None else str(s.prompt),
                 str(s.copy) if s.method != "nearest" else "nearest",
                 f"{s.seconds:.2f}",
             ]
         )
-    gaps = [s.gap for s in solutions if s.gap is not None]
-    if len(gaps) > 1:
-        seconds = sum(s.seconds for s in solutions)
-        mean = f"{100 * float(np.mean(gaps)):.2f}"
-        rows.append([f"mean of {len(gaps)}", "", "", "", mean, "", "", "", f"{seconds:.2f}"])
+    known = [(s.gap, s.seconds) for s in solutions if s.gap is not None]
+    if len(known) > 1:
+        gap, seconds = np.mean(known, axis=0)
+        mean = as_figure(100 * gap)
+        rows.append([f"mean of {len(known)}", "", "", "", mean, "", "", "", f"{seconds:.2f}"])
     return Table("", columns, rows)
 
 

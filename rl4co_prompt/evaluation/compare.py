@@ -13,7 +13,7 @@ from rl4co_prompt.evaluation.evaluate import Score, reference_array
 from rl4co_prompt.evaluation.methods import Method
 from rl4co_prompt.evaluation.references import reference_solver
 from rl4co_prompt.evaluation.suites import InstanceSet
-from rl4co_prompt.evaluation.table import Table
+from rl4co_prompt.evaluation.table import Table, as_figure, as_seconds
 from rl4co_prompt.inference.solver import Solver
 from rl4co_prompt.tasks.instance import Instance
 
@@ -83,8 +83,8 @@ def compare_table(found: Sequence[tuple[float, Score]], one: InstanceSet, where:
             score = cells[limit, method]
             figure = f"{score.costs.mean():.4f}"
             if not np.isnan(score.references).any():
-                figure = f"{score.mean_gap:.2f} ±{score.interval:.2f}"
-            row.append(f"{figure} ({score.seconds:.3g} s)")
+                figure = f"{as_figure(score.mean_gap)} ±{as_figure(score.interval)}"
+            row.append(f"{figure} ({as_seconds(score.seconds)} s)")
         rows.append(row)
     what = "mean cost" if np.isnan(found[0][1].references).any() else "mean gap in %, ± 95 %"
     title = (

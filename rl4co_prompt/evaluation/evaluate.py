@@ -10,6 +10,7 @@ import numpy as np
 
 from rl4co_prompt.evaluation.methods import Method
 from rl4co_prompt.evaluation.references import Cache, Reference, reference_costs, reference_solver
+from rl4co_prompt.evaluation.solvers import ReferenceSolver
 from rl4co_prompt.evaluation.suites import InstanceSet, with_references, without
 from rl4co_prompt.inference.search import COPIES
 from rl4co_prompt.inference.solution import Attempt, Solution
@@ -125,19 +126,26 @@ class SolverOptions:
         jobs: instances at a time.
         binary: of LKH-3.
         cache: file of costs that are known already.
+        extra_vehicles: let LKH-3 use more vehicles than the demand needs.
     """
 
     seconds: float | None = None
     jobs: int = 1
     binary: str | None = None
     cache: Path | None = None
+    extra_vehicles: bool = False
+
+    def solver(self, name: str) -> ReferenceSolver:
+        """A reference solver by name."""
+        return reference_solver(name, self.seconds, self.binary, self.extra_vehicles)
 
     def references(
         self, name: str, instances: Sequence[Instance], failed: dict[str, str]
     ) -> dict[str, Reference]:
         """What a solver finds, by digest; ``failed`` takes why it does not."""
-        solver, cache = reference_solver(name, self.seconds, self.binary), Cache(self.cache)
-        found = reference_costs(instances, solver, cache, self.jobs, failed=failed)
+        found = reference_costs(
+            instances, self.solver(name), Cache(self.cache), self.jobs, failed=failed
+        )
         solved = [i.digest for i in instances if i.digest not in failed]
         return dict(zip(solved, found, strict=True))
 
@@ -189,7 +197,7 @@ def add_references(
     solved = options.references(name, missing, failed)
     free = {digest for digest, found in solved.items() if found.cost <= 0}
     failed |= dict.fromkeys(free, "its best cost is 0, so there are no gaps to it.")
-    solver = reference_solver(name, options.seconds, options.binary)
+    solver = options.solver(name)
     costs = {
         i.digest: (solved[i.digest].cost, f"{name}, {solver.seconds_for(i):g} s")
         for i in missing

@@ -7,6 +7,7 @@ import numpy as np
 from rl4co_prompt.evaluation.evaluate import Evaluation, half_interval, reached
 from rl4co_prompt.inference.search import COPIES
 from rl4co_prompt.inference.solution import Solution
+from rl4co_prompt.policy.pool import PromptPool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +19,24 @@ def plot_budget(ax: "Axes", result: Evaluation) -> "Axes":
     """Mean gap of all instances against rollouts per instance, pass by pass."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    for colour, (method, runs) in zip(_cycle(), _largest_runs(result).items(), strict=False):
+    curves = budget_curves(result)
+    for colour, (method, (budget, gaps)) in zip(_cycle(), curves.items(), strict=False):
+        # The first passes may be those of a smaller budget: that one lies on top, on a wider line.
+        width = 1.3 + 1.7 * sum(_begins_with(gaps, other) for _, other in curves.values())
+        (line,) = ax.plot(budget, gaps, "o-", color=colour, label=method)
+        line.set(linewidth=width, markersize=2 + width, zorder=2 + 1 / len(gaps))
+    ax.set(xlabel="rollouts per instance", ylabel="mean gap in %", xscale="log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    _legend_above(ax)
+    return ax
+
+
+def budget_curves(result: Evaluation) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Rollouts per instance and mean gap after each pass, by policy. -> [pass], [pass]"""
+    curves = {}
+    for method, runs in _largest_runs(result).items():
         solutions = [s for run in runs for s in run]
         if not solutions:
             continue
@@ -27,14 +45,13 @@ def plot_budget(ax: "Axes", result: Evaluation) -> "Axes":
         rollouts = np.array([[a.rollouts for a in s.attempts[:length]] for s in solutions])
         reference = np.array([[s.instance.reference] for s in solutions], dtype=float)
         gaps = 100 * (np.minimum.accumulate(costs, 1) / reference - 1)
-        budget = rollouts.cumsum(1).mean(0)
-        ax.plot(budget, gaps.mean(0), marker="o", markersize=3, color=colour, label=method)
-    ax.set(xlabel="rollouts per instance", ylabel="mean gap in %", xscale="log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    _legend_above(ax)
-    return ax
+        curves[method] = (rollouts.cumsum(1).mean(0), gaps.mean(0))
+    return curves
+
+
+def _begins_with(gaps: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the longer curve would hide the other."""
+    return len(other) < len(gaps) and np.allclose(gaps[: len(other)], other)
 
 
 def plot_top_k(ax: "Axes", result: Evaluation) -> "Axes":
@@ -77,11 +94,12 @@ def plot_selection(ax: "Axes", result: Evaluation, method: str) -> "Axes":
 
 
 def selection(result: Evaluation, method: str) -> np.ndarray:
-    """Share of instances by set and nearest prompt. -> [set, prompt]"""
+    """Share of instances by set and nearest prompt of the pool. -> [set, prompt]"""
+    pool = next(m.pool for m in result.methods if m.label == method and m.pool)
+    count = PromptPool.load(pool).num_prompts
     runs = [result.solutions[method, one.name] for one in result.sets]
-    tried = {a.prompt for run in runs for s in run for a in s.attempts if a.prompt is not None}
     nearest = [np.array([s.attempts[0].prompt for s in run]) for run in runs]
-    return np.array([[(row == k).mean() for k in range(1 + max(tried))] for row in nearest])
+    return np.array([[(row == k).mean() for k in range(count)] for row in nearest])
 
 
 def extremes(result: Evaluation, count: int = 3) -> tuple[str, list[Solution], list[Solution]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rl4co_prompt.evaluation.suites import ORIGINS, SUITES, InstanceSet, generated_set
-from rl4co_prompt.tasks.files import write_bytes
+from rl4co_prompt.tasks.files import check_free, check_output, write_bytes
 from rl4co_prompt.tasks.instance import Instance
 from rl4co_prompt.tasks.task import Task
 from rl4co_prompt.tasks.vrplib import write_vrp
@@ -31,21 +31,29 @@ def generate_sets(name: str, count: int, seed: int) -> list[InstanceSet]:
     ]
 
 
-def write_sets(sets: Sequence[InstanceSet], out: Path, form: str = "npz") -> list[Path]:
-    """Write to one .npz file, or to a folder: one .npz per set or one .vrp per instance."""
+def write_sets(
+    sets: Sequence[InstanceSet], out: Path, form: str = "npz", force: bool = False
+) -> list[Path]:
+    """Write to one .npz file, or to a folder: one .npz per set or one .vrp per instance.
+
+    Args:
+        force: write over files that are there.
+    """
     if form not in FORMATS:
         raise ValueError(f"Unknown format {form!r}; use one of {', '.join(FORMATS)}.")
-    if out.suffix == ".npz":
-        if len(sets) != 1 or form != "npz":
-            raise ValueError(f"{out} is one file for one set; name a folder instead.")
-        return [write_npz(sets[0].instances, out)]
+    alone = out.suffix == ".npz" and not out.is_dir()
+    if alone and (len(sets) != 1 or form != "npz"):
+        raise ValueError(f"{out} is one file for one set; name a folder instead.")
+    if out.suffix and not alone and not out.is_dir():
+        raise ValueError(f"{out} is neither an .npz file nor a folder that is there.")
+    check_output(out, folder=not alone)
     if form == "npz":
-        return [write_npz(one.instances, out / f"{one.name}.npz") for one in sets]
-    return [
-        write_vrp(instance, out / f"{instance.name}.vrp")
-        for one in sets
-        for instance in one.instances
-    ]
+        files = {out if alone else out / f"{one.name}.npz": one.instances for one in sets}
+        check_free(files, force)
+        return [write_npz(instances, path) for path, instances in files.items()]
+    named = {out / f"{one.name}.vrp": one for each in sets for one in each.instances}
+    check_free(named, force)
+    return [write_vrp(instance, path) for path, instance in named.items()]
 
 
 def write_npz(instances: Sequence[Instance], path: Path) -> Path:
@@ -63,8 +71,11 @@ def write_npz(instances: Sequence[Instance], path: Path) -> Path:
 
 def check_picture(path: Path | None) -> None:
     """Raise a one-sentence error for a file that can't be drawn."""
-    if path is not None and path.suffix not in (".png", ".svg", ".pdf"):
+    if path is None:
+        return
+    if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"{path} must end in .png, .svg or .pdf.")
+    check_output(path)
 
 
 def plot_samples(sets: Sequence[InstanceSet], path: Path, columns: int = 4) -> Path:

@@ -38,10 +38,10 @@ class Method:
 
 def parse_methods(names: str | Iterable[str], pools: Iterable[Path] = ()) -> list[Method]:
     """Methods from names such as ``backbone,prompt,prompt-top8,hgs``; prompts for every pool."""
-    words = names.split(",") if isinstance(names, str) else list(names)
+    words = names.split(",") if isinstance(names, str) else list(names or ())
     pools = list(pools)
     methods: list[Method] = []
-    for word in (word.strip() for word in words):
+    for word in (str(word).strip() for word in words):
         methods += _parse(word, pools)
     if pools and not any(method.kind == "prompt" for method in methods):
         raise ValueError("A pool is given, but no method that uses it; add prompt or prompt-top8.")

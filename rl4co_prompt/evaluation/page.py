@@ -49,8 +49,9 @@ th { background: var(--wash); font-weight: 600; } tr:last-child td { border-bott
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
   background: var(--wash); }
 tr.faint td { color: var(--faint); font-style: italic; }
-.wrap td { white-space: normal; overflow-wrap: anywhere; text-align: left; }
+.wrap td { white-space: normal; overflow-wrap: break-word; text-align: left; }
 .wrap th { text-align: left; }
+.wide { overflow-x: auto; } .wide svg { min-width: 46rem; }
 td.best { font-weight: 700; color: var(--accent); }
 small { color: var(--faint); font-weight: 400; }
 .pair { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr));
@@ -148,7 +149,11 @@ def _winners(table: Table) -> dict[int, int]:
 def _curves(result: Evaluation) -> str:
     if not result.solutions or not has_gaps(result):
         return ""
-    drawn = [_figure(lambda ax: figures.plot_budget(ax, result), "Gap by budget, pass by pass.")]
+    drawn = []
+    if any(len(gaps) > 1 for _, gaps in figures.budget_curves(result).values()):
+        drawn.append(
+            _figure(lambda ax: figures.plot_budget(ax, result), "Gap by budget, pass by pass.")
+        )
     if any(method.num_prompts > 1 for method in result.methods):
         drawn.append(
             _figure(
@@ -156,7 +161,7 @@ def _curves(result: Evaluation) -> str:
                 "Gap by number of prompts, with 95 % intervals.",
             )
         )
-    return _section("Curves", f"<div class=pair>{''.join(drawn)}</div>")
+    return _section("Curves", f"<div class=pair>{''.join(drawn)}</div>") if drawn else ""
 
 
 def _tokens(result: Evaluation) -> str:
@@ -183,7 +188,7 @@ def _selection(result: Evaluation) -> str:
         )
         for label in prompted.values()
     ]
-    return _section("Prompts chosen", "".join(drawn)) if drawn else ""
+    return _section("Prompts chosen", f"<div class=wide>{''.join(drawn)}</div>") if drawn else ""
 
 
 def _maps(result: Evaluation) -> str:

@@ -50,7 +50,10 @@ class TimedSolver(Protocol):
 
 
 def reference_solver(
-    name: str, seconds: float | None = None, binary: str | Path | None = None
+    name: str,
+    seconds: float | None = None,
+    binary: str | Path | None = None,
+    extra_vehicles: bool = False,
 ) -> ReferenceSolver:
     """A reference solver by name.
 
@@ -58,11 +61,12 @@ def reference_solver(
         name: ``hgs``, ``lkh3`` or ``ortools``.
         seconds: time limit; the paper's by default.
         binary: LKH-3's program.
+        extra_vehicles: let LKH-3 use more vehicles than the demand needs.
     """
     if name not in SOLVERS:
         raise ValueError(f"Unknown reference solver {name!r}; use one of {', '.join(SOLVERS)}.")
     if name == "lkh3":
-        return LKH3(binary, seconds)
+        return LKH3(binary, seconds, extra_vehicles=extra_vehicles)
     return HGS(seconds) if name == "hgs" else ORTools(seconds)
 
 

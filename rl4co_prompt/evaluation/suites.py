@@ -124,7 +124,9 @@ def load_suite(name: str, limit: int | None = None, seed: int = TEST_SEED) -> li
         return [_from_path(Path(name), limit)]
     try:
         task = Task.from_name(name)
-    except ValueError:
+    except ValueError as error:
+        if name[:1].isdigit() and "-" in name:  # meant as a task
+            raise ValueError(f"The suite {name} can't be generated: {error}") from None
         known = ", ".join([*SUITES, *ORIGINS])
         raise ValueError(
             f"Unknown suite {name!r}; give one of {known}, a task such as 80-cluster, a folder of "

@@ -1,5 +1,7 @@
 """Table: text in rows, for the terminal and for Markdown."""
 
+import math
+
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -55,6 +57,16 @@ class Table:
             *(_pipes(row) for row in self.rows),
         ]
         return f"**{self.title}**\n\n" + "\n".join(lines)
+
+
+def as_figure(value: float) -> str:
+    """Two digits; a dash for what is not known."""
+    return "-" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"  # no -0.00
+
+
+def as_seconds(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def _pipes(cells: list[str]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rl4co_prompt.evaluation.evaluate import Evaluation, Score
 from rl4co_prompt.evaluation.suites import ORIGINS, SUITES
-from rl4co_prompt.evaluation.table import Table
+from rl4co_prompt.evaluation.table import Table, as_figure, as_seconds
 from rl4co_prompt.inference.search import COPIES
 
 PRINTED = "as printed"
@@ -56,7 +56,7 @@ def budget_table(result: Evaluation) -> Table:
                 as_figure(score.interval),
                 as_figure(score.gap_of_means),
                 _cost(float(score.costs.mean())),
-                f"{score.seconds:.3g}",
+                as_seconds(score.seconds),
                 "-" if math.isnan(score.rollouts) else f"{score.rollouts:,.0f}",
             ]
         )
@@ -208,11 +208,6 @@ def _cell(score: Score, known: bool) -> str:
         return _cost(float(score.costs.mean()))
     interval = "" if math.isnan(score.interval) else f" ±{score.interval:.2f}"
     return as_figure(score.mean_gap) + interval
-
-
-def as_figure(value: float) -> str:
-    """Two digits; a dash for what is not known."""
-    return "-" if math.isnan(value) else f"{value:.2f}"
 
 
 def _cost(value: float) -> str:

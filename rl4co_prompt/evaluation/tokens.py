@@ -1,8 +1,7 @@
 """The token-size table: prompts of several lengths side by side."""
 
 from rl4co_prompt.evaluation.evaluate import Evaluation
-from rl4co_prompt.evaluation.table import Table
-from rl4co_prompt.evaluation.tables import as_figure
+from rl4co_prompt.evaluation.table import Table, as_figure
 from rl4co_prompt.policy.pool import PromptPool
 
 

@@ -3,6 +3,7 @@
 import os
 import tempfile
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -30,6 +31,13 @@ def check_output(path: Path, folder: bool = False) -> None:
         raise ValueError(f"{path} can't be written: {there} is no folder.")
     if not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(f"{path} can't be written: {there} does not allow it.")
+
+
+def check_free(paths: Iterable[Path], force: bool = False) -> None:
+    """Raise a one-sentence error for files that are there, unless forced."""
+    there = next((path for path in paths if path.exists()), None)
+    if there is not None and not force:
+        raise ValueError(f"{there} is there already; name another place, or add --force.")
 
 
 def write_text(path: str | Path, text: str) -> Path:

@@ -58,6 +58,7 @@ def test_keys_makes_a_pool_and_info_shows_it(weights, tmp_path):
         (["info", "none.safetensors"], "No prompt pool at none.safetensors"),
         (["keys", "none.pt", "--out", "a.safetensors"], "No backbone weights at none.pt"),
         (["keys", "none.pt", "--out", "a.pt"], "a.pt must end in .safetensors"),
+        (["keys", "none.pt", "--out", "a.safetensors", "--seed", "-1"], "The seed must be from 0"),
         (["solve", "none.vrp"], "No file or folder at none.vrp"),
         (["evaluate", "--suite", "none"], "Unknown suite 'none'"),
         (["evaluate", "--method", "prompt"], "The method prompt needs prompts"),

@@ -111,3 +111,22 @@ def test_an_interrupt_says_what_is_kept(weights, monkeypatch, command, module, k
     assert result.exit_code == 130
     assert result.output.startswith(f"Interrupted: {kept}")
     assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, -(2**64)])
+def test_any_whole_number_is_a_seed(weights, seed):
+    result = run(app, ["evaluate", "--suite", "9-grid", "--limit", "1", "--weights", weights,
+                       "--method", "backbone@2", "--seed", str(seed)])  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+
+
+def test_extra_vehicles_are_asked_of_lkh(weights, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        evaluation, "add_references", lambda sets, name, options: asked.append(options)
+    )
+    run(app, ["evaluate", "--suite", "9-grid", "--limit", "1", "--weights", weights, "--reference",
+              "lkh3", "--extra-vehicles"])  # fmt: skip
+
+    assert asked[0].extra_vehicles

@@ -92,3 +92,15 @@ def test_a_bad_row_of_a_file_does_not_stop_the_others(weights, tmp_path):
     assert result.exit_code == 1
     assert [one["name"] for one in json.loads(result.stdout)] == ["set-0", "set-2"]
     assert "Error: set-1: reference must be a positive number" in result.stderr
+
+
+def test_the_last_row_holds_means(files, weights):
+    for file in files:
+        Path(file).with_suffix(".sol").write_text("Cost 1.5\n")
+    shown = run(app, ["solve", *files, "--weights", weights, "--samples", "100"]).stdout
+    rows = [line.replace("│", " ").split() for line in shown.splitlines() if "9-cluster-" in line]
+    last = next(line for line in shown.splitlines() if "mean of 3" in line)
+    *_, gap, seconds = last.replace("│", " ").split()
+
+    assert float(gap) == pytest.approx(sum(float(row[4]) for row in rows) / 3, abs=0.01)
+    assert float(seconds) == pytest.approx(sum(float(row[-1]) for row in rows) / 3, abs=0.01)

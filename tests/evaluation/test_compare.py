@@ -17,7 +17,8 @@ class Recorder:
 
     def solve(self, instance, num_prompts, augment, time_limit, seed, *, samples):
         self.asked.append((instance.name, time_limit, augment, samples))
-        return SimpleNamespace(cost=10 / time_limit, rollouts=int(100 * time_limit))
+        best = SimpleNamespace(cost=10 / time_limit)
+        return SimpleNamespace(policy_best=best, rollouts=int(100 * time_limit))
 
 
 def test_each_instance_gets_the_same_seconds_from_each_method(sets, pools):
@@ -53,6 +54,14 @@ def test_rows_and_table_show_the_scores(sets, solver_for):
         assert cell.startswith(f"{score.mean_gap:.2f} ±")
         assert row["seconds_allowed"] == limit
         assert row["costs"] == score.costs.tolist()
+
+
+def test_a_single_instance_has_no_interval(sets):
+    one = replace(sets[1], instances=sets[1].instances[:1])
+    found = compare(one, parse_methods("backbone"), lambda _: Recorder(), seconds=(1,))
+    table = compare_table(found, one, "1 core")
+
+    assert table.rows[0][1].startswith(f"{found[0][1].mean_gap:.2f} ±- (")
 
 
 def test_an_instance_that_a_solver_fails_on_is_in_no_score(sets):

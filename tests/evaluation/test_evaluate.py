@@ -7,12 +7,13 @@ import pytest
 
 from rl4co_prompt import Solver, Task
 from rl4co_prompt.evaluation.evaluate import Score, SolverOptions, add_references, evaluate
+from rl4co_prompt.evaluation.lkh import LKH3
 from rl4co_prompt.evaluation.methods import parse_methods
 from rl4co_prompt.evaluation.suites import InstanceSet, generated_set
 from tests.evaluation.small import small_instance
 
 
-def test_rows_are_what_the_solver_finds_with_that_budget(result, sets, pools, backbone):
+def test_rows_are_what_the_policy_finds_with_that_budget(result, sets, pools, backbone):
     alone = Solver(backbone)
     prompted = Solver.from_pretrained(backbone, pools[0])
     expected = {
@@ -24,7 +25,7 @@ def test_rows_are_what_the_solver_finds_with_that_budget(result, sets, pools, ba
     }
     for name, solutions in expected.items():
         score = result.score(name, "small")
-        assert score.costs.tolist() == pytest.approx([s.cost for s in solutions])
+        assert score.costs.tolist() == pytest.approx([s.policy_best.cost for s in solutions])
         assert score.rollouts == np.mean([s.rollouts for s in solutions])
 
 
@@ -137,3 +138,9 @@ def test_a_set_without_a_good_instance_is_left_out(mixed, solver_for, sets, tmp_
     assert result.left_out[0][:2] == ("mixed", "small-3-1")
     with pytest.raises(ValueError, match="No instance is left to evaluate"):
         evaluate("s", known[:1], parse_methods("backbone"), solver_for)
+
+
+def test_options_reach_the_solver():
+    options = SolverOptions(2, binary="a/program", extra_vehicles=True)
+
+    assert options.solver("lkh3") == LKH3("a/program", 2, extra_vehicles=True)

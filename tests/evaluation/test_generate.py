@@ -55,9 +55,29 @@ def test_samples_are_drawn(tmp_path):
         (lambda path: generate_sets("nothing", 1, 0), "Unknown task 'nothing'"),
         (lambda path: write_sets(generate_sets("uniform", 1, 0), path / "a.npz"), "name a folder"),
         (lambda path: write_sets([], path, "txt"), "Unknown format 'txt'"),
+        (lambda path: write_sets([], path / "x.txt"), "x.txt is neither an .npz file nor a folder"),
     ],
 )
 def test_senseless_requests_are_refused(call, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         call(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("form", "out"), [("npz", "a.npz"), ("npz", "a"), ("vrp", "a")])
+def test_files_are_not_overwritten_unless_forced(form, out, tmp_path):
+    first, second = (generate_sets("9-cluster", 2, seed) for seed in (1, 2))
+    files = write_sets(first, tmp_path / out, form)
+    before = [file.read_bytes() for file in files]
+    with pytest.raises(ValueError, match=r"is there already; name another place, or add --force\."):
+        write_sets(second, tmp_path / out, form)
+
+    assert [file.read_bytes() for file in files] == before
+    assert write_sets(second, tmp_path / out, form, force=True) == files
+    assert [file.read_bytes() for file in files] != before
+
+
+def test_a_folder_that_is_there_may_have_any_name(tmp_path):
+    (tmp_path / "v1.2").mkdir()
+
+    assert write_sets(generate_sets("9-cluster", 1, 0), tmp_path / "v1.2")[0].is_file()

@@ -47,3 +47,19 @@ def test_unknown_or_doubled_names_are_told(names, message):
 def test_prompts_need_a_pool():
     with pytest.raises(ValueError, match="needs prompts; give --pool"):
         parse_methods("prompt-top8")
+
+
+@pytest.mark.parametrize(
+    "names", ["prompt-topmany", "prompt-topNone", [None], [3], "backbone@many"]
+)
+def test_what_is_no_method_is_told_the_known_ones(names, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"Unknown method '.*'; use backbone, backbone@PASSES, prom"
+    ):
+        parse_methods(names, [tmp_path / "pool.safetensors"])
+
+
+@pytest.mark.parametrize("names", [None, []])
+def test_no_method_is_told(names):
+    with pytest.raises(ValueError, match="Name at least one method: backbone"):
+        parse_methods(names)

@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rl4co_prompt.evaluation.evaluate import evaluate
+from rl4co_prompt.evaluation.methods import parse_methods
 from rl4co_prompt.evaluation.page import page
 
 
@@ -49,6 +51,14 @@ def test_names_can_not_break_the_page(result):
     assert "<script>" not in page(result)
 
 
+def test_one_pass_draws_no_curve(sets, solver_for):
+    alone = evaluate("s", sets, parse_methods("backbone"), solver_for)
+    more = evaluate("s", sets, parse_methods("backbone@2"), solver_for)
+
+    assert "Curves" not in page(alone)
+    assert "Gap by budget" in page(more)
+
+
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_page_fits_in_a_browser(result, width, tmp_path):
     browser = next(
@@ -59,9 +69,14 @@ def test_the_page_fits_in_a_browser(result, width, tmp_path):
     file = tmp_path / "report.html"
     probe = (
         "<script>addEventListener('load', () => { const e = document.documentElement;"
+        "const word = new Range(); word.selectNodeContents(document.querySelector('.wrap td'));"
+        "const label = document.querySelector('.wide svg text').getBoundingClientRect();"
         "document.title = [e.scrollWidth, e.clientWidth, document.querySelectorAll('svg').length,"
-        "getComputedStyle(document.body).backgroundColor].join('|'); })</script>"
+        "getComputedStyle(document.body).backgroundColor, label.height,"
+        "word.getClientRects().length].join('|'); })</script>"
     )
+    long = "a folder/of another/outside_collection_of_instances_0-499.npz"
+    result.sets = [replace(one, source=long) for one in result.sets]
     file.write_text(page(result).replace("</body>", probe + "</body>"))
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},900"]
     for dark in (False, True):
@@ -73,4 +88,6 @@ def test_the_page_fits_in_a_browser(result, width, tmp_path):
         title = re.search(r"<title>(.*?)</title>", dump)[1].split("|")
         assert int(title[0]) <= int(title[1]), "the page is wider than its window"
         assert int(title[2]) >= 6
+        assert float(title[4]) >= 9, "labels are too small to read"
+        assert title[5] == "1", "a word is broken"
         assert title[3] == ("rgb(18, 22, 28)" if dark else "rgb(255, 255, 255)")

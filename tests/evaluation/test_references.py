@@ -180,6 +180,7 @@ def test_solvers_are_known_by_name():
     assert reference_solver("hgs", seconds=2) == HGS(seconds=2)
     assert reference_solver("ortools", seconds=2) == ORTools(seconds=2)
     assert reference_solver("lkh3", 2, "a/program") == LKH3(binary="a/program", seconds=2)
+    assert reference_solver("lkh3", extra_vehicles=True) == LKH3(extra_vehicles=True)
 
 
 def test_an_unknown_solver_is_told_the_known_ones():

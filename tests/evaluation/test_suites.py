@@ -94,6 +94,15 @@ def test_a_suite_without_a_good_instance_is_refused(tmp_path):
         load_suite(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("20-uniform@3", "capacity must be a whole number of at least 9"), ("50-nowhere", "nowhere")],
+)
+def test_a_task_that_can_not_be_made_says_why(name, reason):
+    with pytest.raises(ValueError, match=f"The suite {name} can't be generated: .*{reason}"):
+        load_suite(name)
+
+
 def test_cvrplib_is_never_made_up(no_data):
     with pytest.raises(FileNotFoundError, match="The set A is not at hand; let RL4CO_PROMPT_DATA"):
         load_suite("cvrplib")
@@ -138,7 +147,7 @@ def test_tasks_folders_and_files_are_suites(tmp_path):
         assert [i.digest for i in one.instances] == [i.digest for i in task.instances]
 
 
-@pytest.mark.parametrize("name", ["nothing", "50-nowhere", "a/folder"])
+@pytest.mark.parametrize("name", ["nothing", "a/folder"])
 def test_unknown_names_are_told(name):
     with pytest.raises(ValueError, match=r"Unknown suite .* zero-shot, .* a task such as"):
         load_suite(name)
