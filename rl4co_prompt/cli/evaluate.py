@@ -44,7 +44,10 @@ Methods = Annotated[
     ),
 ]
 Pools = Annotated[
-    list[Path] | None, typer.Option("--pool", help="prompts, .safetensors; may be given again")
+    list[Path] | None,
+    typer.Option(
+        "--pool", help="prompts, .safetensors, instead of those that ship; may be given again"
+    ),
 ]
 Limit = Annotated[int, typer.Option(help="first instances of each set; 0 for all")]
 Lkh = Annotated[str | None, typer.Option(help="the LKH-3 program, if not on PATH")]
@@ -100,7 +103,7 @@ def evaluate(
 
         for file, suffix in ((csv, ".csv"), (markdown, ".md"), (report, ".html")):
             check_target(file, suffix)
-        methods = parse_methods(method, pool or ())
+        methods = parse_methods(method, pool or (), weights)
         options = run.SolverOptions(reference_seconds, jobs, lkh, cache, extra_vehicles)
         if reference != "known":
             options.solver(reference)
@@ -150,7 +153,7 @@ def compare(
         from rl4co_prompt.evaluation.methods import parse_methods
         from rl4co_prompt.evaluation.suites import load_suite, without
 
-        methods = parse_methods(method, pool or ())
+        methods = parse_methods(method, pool or (), weights)
         times = _numbers(seconds)
         sets = load_suite(suite, limit or None, seed)
         solver_for = _solvers(weights, device, "fit", num_heads, methods)

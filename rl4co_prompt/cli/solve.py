@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from rl4co_prompt.tasks.instance import Instance
 
 Files = Annotated[list[Path], typer.Argument(help=".vrp, .csv or .npz files, or folders of .vrp")]
-Pool = Annotated[Path | None, typer.Option(help="prompts for the model, .safetensors")]
+Pool = Annotated[
+    str, typer.Option(help="prompts for the model, .safetensors; own for those that ship, or none")
+]
 Capacity = Annotated[float | None, typer.Option(help="of files that do not state it")]
 
 
@@ -39,7 +41,7 @@ Capacity = Annotated[float | None, typer.Option(help="of files that do not state
 def solve(
     files: Files,
     weights: Weights = "cvrp",
-    pool: Pool = None,
+    pool: Pool = "own",
     num_prompts: Annotated[int, typer.Option(help="nearest prompts that compete")] = 8,
     augment: Annotated[bool, typer.Option(help="try the eight symmetry copies")] = True,
     time_limit: Annotated[float | None, typer.Option(help="seconds for all files")] = None,
@@ -66,7 +68,7 @@ def solve(
         instances, broken = _read(files, capacity)
         _keep_apart(files, out)
         targets = _targets(instances, out, force)
-        solver = Solver.from_pretrained(weights, pool, device, num_heads, scaling=scaling)
+        solver = Solver.from_pretrained(weights, _pool(pool), device, num_heads, scaling=scaling)
         outputs, done = Outputs(), {}
         options = (num_prompts, augment, time_limit, seed)
         with _stoppable() as stopped:
@@ -90,7 +92,7 @@ def solve(
 @app.command()
 def explain(
     files: Files,
-    pool: Annotated[Path, typer.Option(help="prompts for the model, .safetensors")],
+    pool: Pool = "own",
     weights: Weights = "cvrp",
     capacity: Capacity = None,
     device: Device = None,
@@ -99,14 +101,14 @@ def explain(
 ) -> None:
     """Show which keys are near an instance, how near, and which prompt it takes.
 
-    Example: rl4co-prompt explain X-n101-k25.vrp --pool pool.safetensors
+    Example: rl4co-prompt explain X-n101-k25.vrp
     """
     with one_sentence_errors():
         from rl4co_prompt.inference.explain import explain_instances
         from rl4co_prompt.inference.solver import Solver
 
         instances, broken = _read(files, capacity)
-        solver = Solver.from_pretrained(weights, pool, device, num_heads)
+        solver = Solver.from_pretrained(weights, _pool(pool), device, num_heads)
         found = explain_instances(solver.policy, instances, solver.scaling)
         if as_json:
             print_json(found)
@@ -114,6 +116,10 @@ def explain(
             print_tables(_nearest(found))
         if broken:
             raise typer.Exit(1)
+
+
+def _pool(name: str) -> str | None:
+    return None if name == "none" else name
 
 
 def _read(files: list[Path], capacity: float | None) -> tuple[list["Instance"], bool]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rl4co_prompt import zoo
 from rl4co_prompt.evaluation.references import SOLVERS
 
 _NAMES = "backbone, backbone@PASSES, prompt, prompt-topK, LABEL=FILE, " + ", ".join(SOLVERS)
@@ -36,13 +37,21 @@ class Method:
         return self.kind not in SOLVERS
 
 
-def parse_methods(names: str | Iterable[str], pools: Iterable[Path] = ()) -> list[Method]:
-    """Methods from names such as ``backbone,prompt,prompt-top8,hgs``; prompts for every pool."""
+def parse_methods(
+    names: str | Iterable[str], pools: Iterable[Path] = (), weights: str | Path = ""
+) -> list[Method]:
+    """Methods from names such as ``backbone,prompt,prompt-top8,hgs``; prompts for every pool.
+
+    Args:
+        pools: by default the one that ships with the weights, if they are ours.
+        weights: of the backbone under test.
+    """
     words = names.split(",") if isinstance(names, str) else list(names or ())
-    pools = list(pools)
+    pools, shipped = list(pools), zoo.find(weights)
+    own = [] if shipped is None else [shipped.pool]
     methods: list[Method] = []
     for word in (str(word).strip() for word in words):
-        methods += _parse(word, pools)
+        methods += _parse(word, pools or own)
     if pools and not any(method.kind == "prompt" for method in methods):
         raise ValueError("A pool is given, but no method that uses it; add prompt or prompt-top8.")
     doubled = {m.label for m in methods if sum(m.label == other.label for other in methods) > 1}

@@ -15,6 +15,7 @@ import torch
 
 from rl4co.models.zoo.am import AttentionModelPolicy
 
+from rl4co_prompt import zoo
 from rl4co_prompt.inference.inputs import is_single, read_instances
 from rl4co_prompt.inference.pace import Pace
 from rl4co_prompt.inference.progress import ProgressBar
@@ -22,10 +23,10 @@ from rl4co_prompt.inference.search import Pass, Search, instances_at_once, passe
 from rl4co_prompt.inference.solution import Solution
 from rl4co_prompt.policy.backbone import load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
-from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
 from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
 from rl4co_prompt.tasks.instance import Instance
 
+OWN = "own"  # the pool that belongs to named weights
 IN_HASTE = (16, 4)  # instances at once under a time limit: some are better solved than none
 AFTERWARDS = 2e-5  # seconds per customer to make and check routes when time is up
 
@@ -54,7 +55,7 @@ class Solver:
     def from_pretrained(
         cls,
         backbone: AttentionModelPolicy | str | Path = "cvrp",
-        pool: str | Path | None = None,
+        pool: str | Path | None = OWN,
         device: str | torch.device | None = None,
         num_heads: int = 8,
         **options: Any,
@@ -63,7 +64,8 @@ class Solver:
 
         Args:
             backbone: a name, the file of a backbone, or a policy.
-            pool: file of a prompt pool for that backbone; without one the backbone works alone.
+            pool: file of a prompt pool for that backbone; ``own`` takes the one that ships with a
+                name, if there is one; None lets the backbone work alone.
             device: that the policy is moved to; a GPU where there is one, else the CPU.
             num_heads: of POMO-format weights, which do not tell it.
             **options: of the solver.
@@ -263,29 +265,22 @@ def _evaluating(policy: AttentionModelPolicy) -> Iterator[None]:
 
 def load_policy(
     backbone: AttentionModelPolicy | str | Path = "cvrp",
-    pool: str | Path | None = None,
+    pool: str | Path | None = OWN,
     num_heads: int = 8,
 ) -> AttentionModelPolicy:
-    """The backbone alone, or with a pool on it."""
-    model = backbone
+    """The backbone alone, or with a pool on it; as in :meth:`Solver.from_pretrained`."""
+    model, own = backbone, None
     if isinstance(backbone, str | Path):
-        model = load_backbone(find_weights(backbone), num_heads=num_heads)
+        shipped = None if Path(backbone).is_file() else zoo.find(backbone)
+        if shipped is not None:
+            backbone, own = shipped.backbone, shipped.pool
+        elif not Path(backbone).is_file():
+            names = ", ".join(zoo.NAMES)
+            raise FileNotFoundError(f"No weights at {backbone}; give a file, or the name {names}.")
+        model = load_backbone(backbone, num_heads=num_heads)
+    if pool == OWN:
+        pool = own
     return model if pool is None else PromptedPolicy.from_pretrained(model, pool)
-
-
-def find_weights(name: str | Path) -> Path:
-    """The file of a named backbone, or the file itself."""
-    if Path(name).is_file():
-        return Path(name)
-    if str(name) != "cvrp":
-        raise FileNotFoundError(f"No weights at {name}; give a file, or the name cvrp.")
-    found = outside_data(BACKBONE)
-    if found is None:
-        raise FileNotFoundError(
-            f"No weights named cvrp are at hand; give a file, or let {VARIABLE} name a folder with "
-            f"{BACKBONE}."
-        )
-    return found
 
 
 def _warn_of_late(searches: list[Search]) -> None:

@@ -15,7 +15,7 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from rl4co_prompt.policy.files import write_safetensors
+from rl4co_prompt.policy.files import in_half, write_safetensors
 from rl4co_prompt.rollout.engine import FastDecoding
 
 FORMAT = "rl4co_prompt.backbone"
@@ -114,12 +114,16 @@ def fingerprint(backbone: AttentionModelPolicy) -> str:
     return digest.hexdigest()[:32]
 
 
-def save_backbone(policy: POMOPolicy, path: str | Path) -> Path:
-    """Write a policy as one .safetensors file that :func:`load_backbone` reads."""
+def save_backbone(policy: POMOPolicy, path: str | Path, half: bool = False) -> Path:
+    """Write a policy as one .safetensors file that :func:`load_backbone` reads.
+
+    Args:
+        half: in half precision; the policy that is read back is another one by a little.
+    """
     if not isinstance(policy, POMOPolicy):
         raise TypeError(f"save_backbone writes a POMOPolicy, got {type(policy).__name__}.")
     metadata = {"format": FORMAT, "config": json.dumps(policy.config)}
-    return write_safetensors(path, policy.state_dict(), metadata)
+    return write_safetensors(path, in_half(policy.state_dict(), half), metadata)
 
 
 def load_backbone(

@@ -15,6 +15,11 @@ def check_suffix(path: Path) -> None:
         raise ValueError(f"{path} must end in .safetensors.")
 
 
+def in_half(tensors: Mapping[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
+    """Floating-point tensors in half precision."""
+    return {k: v.half() if wanted and v.is_floating_point() else v for k, v in tensors.items()}
+
+
 def write_safetensors(
     path: str | Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]
 ) -> Path:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rl4co_prompt import __version__
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature
-from rl4co_prompt.policy.files import write_safetensors
+from rl4co_prompt.policy.files import in_half, write_safetensors
 
 FORMAT = "rl4co_prompt.pool"
 
@@ -205,8 +205,12 @@ class PromptPool(nn.Module):
             )
         )
 
-    def save(self, path: str | Path) -> Path:
-        """Write keys, prompts and statistics as one .safetensors file."""
+    def save(self, path: str | Path, half: bool = False) -> Path:
+        """Write keys, prompts and statistics as one .safetensors file.
+
+        Args:
+            half: prompts in half precision; keys and statistics stay as they are.
+        """
         metadata = {
             "format": FORMAT,
             "version": __version__,
@@ -214,7 +218,9 @@ class PromptPool(nn.Module):
             "backbone": self.backbone_fingerprint or "",
             "tasks": json.dumps(self.tasks),
         }
-        return write_safetensors(path, self.state_dict(), metadata)
+        tensors = self.state_dict()
+        learned = {name: tensors[name] for name, _ in self.named_parameters()}
+        return write_safetensors(path, tensors | in_half(learned, half), metadata)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, backbone: AttentionModelPolicy) -> "PromptPool":

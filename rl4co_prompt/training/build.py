@@ -5,16 +5,16 @@ from typing import Any
 
 from rl4co.models.zoo.am import AttentionModelPolicy
 
+from rl4co_prompt import zoo
 from rl4co_prompt.policy.backbone import POMOPolicy, load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
-from rl4co_prompt.tasks.data import BACKBONE, VARIABLE, outside_data
 from rl4co_prompt.tasks.task import as_tasks, training_tasks
 from rl4co_prompt.training.keys import cached_keys, fit_keys
 
 
 def build_policy(
-    backbone: str | Path | None = None,
+    backbone: str | Path = "cvrp",
     pool: str | Path | None = None,
     pool_options: dict[str, Any] | None = None,
     key_options: dict[str, Any] | None = None,
@@ -26,7 +26,7 @@ def build_policy(
     """Load a backbone and put a pool on it.
 
     Args:
-        backbone: file of the frozen weights; ``None`` takes the outside weights at hand.
+        backbone: file of the frozen weights, or the name of weights that ship.
         pool: file of a saved pool; ``None`` makes a new one and fits its keys.
         pool_options: of :class:`PromptPool`, for a new pool.
         key_options: of :func:`fit_keys`, for a new pool; as many clusters as fill the pool.
@@ -35,7 +35,7 @@ def build_policy(
         backbone_options: of :func:`load_backbone`.
         rollout_options: of :meth:`PromptedPolicy.set_rollouts`.
     """
-    model = load_backbone(find_backbone(backbone), **(backbone_options or {}))
+    model = load_backbone(_file(backbone), **(backbone_options or {}))
     ready = (
         PromptPool.load(pool)
         if pool is not None
@@ -54,26 +54,14 @@ def build_backbone(
     """A policy whose weights are all trained.
 
     Args:
-        weights: file to go on from, which tells the architecture; ``None`` begins at random.
+        weights: file or name to go on from, which tells the architecture; ``None`` begins at
+            random.
         options: of :class:`POMOPolicy`, for a random begin.
         rollout_options: of :meth:`POMOPolicy.set_rollouts`.
     """
-    policy = POMOPolicy(**(options or {})) if weights is None else load_backbone(weights)
+    policy = POMOPolicy(**(options or {})) if weights is None else load_backbone(_file(weights))
     policy.set_rollouts(**(rollout_options or {}))
     return policy.train().requires_grad_(True)
-
-
-def find_backbone(path: str | Path | None) -> Path:
-    """The named file, or the outside weights; an error where neither is."""
-    if path is not None:
-        return Path(path)
-    found = outside_data(BACKBONE)
-    if found is None:
-        raise FileNotFoundError(
-            "No backbone weights are at hand; pass backbone=FILE, POMO's CVRP weights as .pt, .npz "
-            f"or .safetensors, or let {VARIABLE} name a folder with {BACKBONE}."
-        )
-    return found
 
 
 def new_pool(
@@ -98,3 +86,9 @@ def new_pool(
     options |= {"clusters": pool.num_prompts // groups, "feature": pool.feature}
     fit = fit_keys if cache is None else cached_keys(cache)
     return pool.set_keys(fit(backbone, tasks, **options))
+
+
+def _file(weights: str | Path) -> Path:
+    """Of a name, or the file itself."""
+    shipped = None if Path(weights).is_file() else zoo.find(weights)
+    return Path(weights) if shipped is None else shipped.backbone
