@@ -36,6 +36,12 @@ def generate(
     ] = "npz",
     count: Annotated[int, typer.Option(help="instances of each set")] = 100,
     seed: Annotated[int, typer.Option(help="of the instances")] = 2023,
+    reference: Annotated[
+        str | None, typer.Option(help="add the costs that hgs, lkh3 or ortools finds")
+    ] = None,
+    reference_seconds: Annotated[
+        float | None, typer.Option(help="per instance; the paper's by default")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="a picture of samples, .png, .svg or .pdf")
     ] = None,
@@ -47,6 +53,7 @@ def generate(
     Example: rl4co-prompt generate 80-cluster --count 20 --out cluster.npz --plot cluster.png
     """
     with one_sentence_errors():
+        from rl4co_prompt.evaluation.evaluate import SolverOptions, add_references
         from rl4co_prompt.evaluation.generate import (
             check_picture,
             generate_sets,
@@ -58,6 +65,8 @@ def generate(
         check_picture(plot)
         check_free([plot] if plot else [], force)
         sets = generate_sets(name, count, seed)
+        if reference is not None:
+            sets = add_references(sets, reference, SolverOptions(reference_seconds))
         files = write_sets(sets, out, form, force)
         if plot is not None:
             files.append(plot_samples(sets, plot))

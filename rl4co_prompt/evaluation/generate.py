@@ -64,6 +64,9 @@ def write_npz(instances: Sequence[Instance], path: Path) -> Path:
         "demand": np.array([instance.whole[0] for instance in instances]),
         "capacity": np.array([instance.whole[1] for instance in instances]),
     }
+    references = [instance.reference for instance in instances]
+    if None not in references:
+        arrays["reference"] = np.array(references, dtype=np.float64)
     data = io.BytesIO()
     np.savez_compressed(data, **arrays)  # type: ignore[arg-type]
     return write_bytes(path, data.getvalue())

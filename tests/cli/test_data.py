@@ -1,4 +1,8 @@
+import pytest
+
+from rl4co_prompt import MultiTaskCVRPEnv
 from rl4co_prompt.cli import app
+from rl4co_prompt.inference.inputs import read_instances
 from tests.cli.conftest import run
 
 
@@ -23,3 +27,18 @@ def test_generate_writes_npz_files_and_folders_only(tmp_path):
     assert result.exit_code == 1
     assert result.output == f"Error: {out} is neither an .npz file nor a folder that is there.\n"
     assert not out.exists()
+
+
+def test_generate_adds_reference_costs(tmp_path, monkeypatch):
+    monkeypatch.setenv("RL4CO_PROMPT_CACHE", str(tmp_path / "cache.sqlite"))
+    out = tmp_path / "set.npz"
+    arguments = ["generate", "9-grid", "--count", "2", "--out", str(out)]
+    result = run(app, [*arguments, "--reference", "hgs", "--reference-seconds", "0.1"])
+    assert result.exit_code == 0, result.output
+    instances = read_instances(out)
+
+    assert len(instances) == 2
+    assert all(instance.reference > 1 for instance in instances)
+    assert MultiTaskCVRPEnv.load_data(str(out))["reference"].tolist() == pytest.approx(
+        [instance.reference for instance in instances]
+    )
