@@ -93,7 +93,7 @@ def figure(searches: "Sequence[Search]") -> str:
         (best.cost, instance.reference)
         for search in searches
         for instance, best in zip(search.instances, search.best, strict=True)
-        if best.tour is not None
+        if best.attempts  # neighbours are there from the beginning
     ]
     gaps = [cost / reference - 1 for cost, reference in pairs if reference]
     if gaps:

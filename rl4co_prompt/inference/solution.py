@@ -133,7 +133,7 @@ class Solution:
 
     def title(self) -> str:
         """Name, cost and gap."""
-        gap = "" if self.gap is None else f" ({self.gap:+.2%})"
+        gap = "" if self.gap is None else f" ({round(self.gap, 4) + 0.0:+.2%})"  # no -0.00
         digits = max(6, len(str(int(self.cost))))
         routes = f"{len(self.routes)} route" + ("s" if len(self.routes) != 1 else "")
         return f"{self.instance.name}: {self.cost:.{digits}g}{gap}, {routes}"

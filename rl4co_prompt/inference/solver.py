@@ -97,7 +97,7 @@ class Solver:
             time_limit: seconds for the whole call; what is best by then is returned.
             seed: of sampled tours.
             samples: passes of sampled tours after the greedy ones; None goes on until the limit.
-            capacity: of a table that does not state it.
+            capacity: of what does not state it.
 
         Returns:
             A :class:`Solution` for one file, table or :class:`Instance`, else a list of them.
