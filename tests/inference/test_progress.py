@@ -90,7 +90,7 @@ def test_the_figure_is_the_mean_gap_or_cost():
         instances = [type("I", (), {"reference": r}) for r in (10.0, 20.0, 5.0)]  # noqa: RUF012
         best = [
             type("B", (), {"cost": c, "attempts": a}) for c, a in ((11, [1]), (24, [1]), (9, []))
-        ]  # noqa: RUF012, E501
+        ]
 
     assert figure([Search]) == "gap 15.00%"
     for instance in Search.instances:

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from rl4co_prompt import save_backbone
-from rl4co_prompt.training.build import build_policy, find_backbone
+from rl4co_prompt import save_backbone, zoo
+from rl4co_prompt.training.build import build_backbone, build_policy
 
 KEYS = {"tasks": ["10-uniform", "12-grid"], "per_task": 8, "groups": 2, "progress": False}
 
@@ -39,16 +39,20 @@ def test_groups_must_divide_the_pool(file):
         build_policy(file, None, {"num_prompts": 5}, KEYS)
 
 
-def test_without_weights_the_remedy_is_named(monkeypatch, tmp_path):
-    monkeypatch.setenv("RL4CO_PROMPT_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"pass backbone=FILE.*RL4CO_PROMPT_DATA"):
-        find_backbone(None)
+def test_weights_that_ship_go_by_name(monkeypatch, file):
+    monkeypatch.setattr(
+        zoo, "find", lambda name: zoo.Weights(file, file) if name == "cvrp" else None
+    )
+    policy = build_policy("cvrp", None, {"num_prompts": 1}, {})
+
+    assert policy.pool.embed_dim == 16
+    assert build_backbone("cvrp").config["embed_dim"] == 16
 
 
-def test_the_data_folder_may_be_named(monkeypatch, tmp_path):
-    weights = tmp_path / "weights" / "amdkd_pomo_cvrp100.npz"
-    weights.parent.mkdir()
-    weights.touch()
-    monkeypatch.setenv("RL4CO_PROMPT_DATA", str(tmp_path))
+def test_a_backbone_begins_at_random_or_goes_on(file):
+    options = {"embed_dim": 16, "num_encoder_layers": 2, "num_heads": 2}
+    fresh, loaded = build_backbone(None, options), build_backbone(file)
 
-    assert find_backbone(None) == weights
+    assert all(p.requires_grad for p in (*fresh.parameters(), *loaded.parameters()))
+    assert fresh.training
+    assert loaded.training
