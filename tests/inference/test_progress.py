@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from rl4co_prompt.inference import progress
@@ -86,14 +88,14 @@ def test_without_a_terminal_or_a_wish_nothing_is_shown(watched, clocks, monkeypa
 
 
 def test_the_figure_is_the_mean_gap_or_cost():
-    class Search:
-        instances = [type("I", (), {"reference": r}) for r in (10.0, 20.0, 5.0)]  # noqa: RUF012
-        best = [
-            type("B", (), {"cost": c, "attempts": a}) for c, a in ((11, [1]), (24, [1]), (9, []))
-        ]
+    references, found = (10.0, 20.0, 5.0), ((11, [1]), (24, [1]), (9, []))
+    search = SimpleNamespace(
+        instances=[SimpleNamespace(reference=r) for r in references],
+        best=[SimpleNamespace(cost=cost, attempts=attempts) for cost, attempts in found],
+    )
 
-    assert figure([Search]) == "gap 15.00%"
-    for instance in Search.instances:
+    assert figure([search]) == "gap 15.00%"
+    for instance in search.instances:
         instance.reference = None
-    assert figure([Search]) == "cost 17.5"
+    assert figure([search]) == "cost 17.5"
     assert figure([]) == ""
