@@ -52,6 +52,11 @@ class MultiTaskCVRPEnv(CVRPEnv):
         if generator is None:
             generator = TaskGenerator(task, **(generator_params or {}))
         options.setdefault("dataset_cls", FastTdDataset)
+        for phase in ("val", "test"):  # RL4CO numbers several files; their names say more
+            files = options.get(f"{phase}_file")
+            if files is not None and not isinstance(files, str | Path):
+                stems = [Path(file).stem for file in files]
+                options.setdefault(f"{phase}_dataloader_names", stems)
         self._seeds = options.get("seed") is not None
         options["seed"] = options.get("seed") or 0  # RL4CO would draw one
         super().__init__(generator=generator, **options)
