@@ -7,15 +7,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
+from tensordict import TensorDict
+from torch import Tensor
+
 from rl4co_prompt.evaluation.cache import Cache
 from rl4co_prompt.evaluation.lkh import LKH3
 from rl4co_prompt.evaluation.problem import fault
 from rl4co_prompt.evaluation.programs import Programs
 from rl4co_prompt.evaluation.solvers import HGS, ORTools, ReferenceSolver, Timed
+from rl4co_prompt.inference.inputs import read_instances
 from rl4co_prompt.inference.progress import ProgressBar
 from rl4co_prompt.tasks.instance import Instance
 
-__all__ = ["HGS", "LKH3", "Cache", "ORTools", "Reference", "reference_costs", "reference_solver"]
+__all__ = [
+    "HGS",
+    "LKH3",
+    "Cache",
+    "ORTools",
+    "Reference",
+    "ReferenceCosts",
+    "reference_costs",
+    "reference_solver",
+]
 
 SOLVERS = ("hgs", "lkh3", "ortools")
 GLANCE = 0.2  # seconds between looks at the clock
@@ -153,3 +168,27 @@ def _solve(instance: Instance, solver: TimedSolver, cache: Cache | None) -> Time
     if cache is not None:
         cache.store(instance, solver.key(instance), routes, seconds)
     return routes, seconds
+
+
+class ReferenceCosts:
+    """A reference solver as a function of instances, for training that weighs tasks by gaps.
+
+    Args:
+        name: ``hgs``, ``lkh3`` or ``ortools``.
+        seconds: per instance; the paper's by default.
+        jobs: instances at a time.
+        binary: of LKH-3.
+    """
+
+    def __init__(
+        self,
+        name: str = "hgs",
+        seconds: float | None = None,
+        jobs: int = 1,
+        binary: str | Path | None = None,
+    ):
+        self.solver, self.jobs = reference_solver(name, seconds, binary), jobs
+
+    def __call__(self, td: TensorDict) -> Tensor:
+        found = reference_costs(read_instances(td), self.solver, Cache(), self.jobs, progress=False)
+        return torch.tensor([reference.cost for reference in found])

@@ -52,10 +52,15 @@ class Random(Schedule):
 class RisingSize(Schedule):
     """Omni-VRP's curriculum: the size rises linearly and reaches its top at 90 % of the run.
 
-    Among the tasks of the size one is drawn uniformly.
+    Among the tasks of the size one is drawn, uniformly unless :attr:`weights` names them.
     """
 
-    def task(self, epoch: int, max_epochs: int) -> Task:
+    def __init__(self, tasks: Sequence[Task | str] | None = None, seed: int = 0):
+        super().__init__(tasks, seed)
+        self.weights: dict[str, float] = {}  # by name of the task
+
+    def tasks_at(self, epoch: int, max_epochs: int) -> list[Task]:
+        """The tasks of the size that it is the turn of."""
         if max_epochs < 1:
             raise ValueError(
                 f"RisingSize needs the length of the run, got max_epochs={max_epochs}."
@@ -64,7 +69,15 @@ class RisingSize(Schedule):
         rise = min(epoch / (0.9 * max_epochs), 1)
         target = sizes[0] + int(rise * (sizes[-1] - sizes[0]))
         size = max(size for size in sizes if size <= target)
-        return self._choice([task for task in self.tasks if task.num_loc == size], epoch)
+        return [task for task in self.tasks if task.num_loc == size]
+
+    def task(self, epoch: int, max_epochs: int) -> Task:
+        tasks = self.tasks_at(epoch, max_epochs)
+        if not all(task.name in self.weights for task in tasks):
+            return self._choice(tasks, epoch)
+        weights = torch.tensor([self.weights[task.name] for task in tasks])
+        rng = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        return tasks[int(torch.multinomial(weights, 1, generator=rng))]
 
 
 class Mixture(Schedule):

@@ -1,5 +1,6 @@
 """Callbacks of prompt training: who uses which prompt, and the pool as a file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,13 @@ import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
+from tensordict import TensorDict
+from torch import Tensor
 
 from rl4co_prompt.policy.backbone import save_backbone
+from rl4co_prompt.tasks.generator import TaskGenerator
+from rl4co_prompt.tasks.schedule import RisingSize
+from rl4co_prompt.tasks.task import Task
 
 
 class PromptUsage(Callback):
@@ -82,3 +88,80 @@ class PromptProgressBar(RichProgressBar):
             return shown | {key: f"{float(value):.2f} %" for key, value in gaps.items()}
         best = [key for key in metrics if key.startswith("val/max_aug_reward")]
         return shown | {key.replace("max_aug_reward", "cost"): -float(metrics[key]) for key in best}
+
+
+class GapWeights(Callback):
+    """Weigh a curriculum's tasks by how far the policy is from a reference solver (Omni-VRP).
+
+    At the beginning of an epoch, the tasks of its size get the softmax of their mean gaps in
+    percent. It needs a :class:`RisingSize` schedule.
+
+    Args:
+        reference: from instances, a TensorDict, to costs.
+        every: epochs between two updates.
+        instances: of each task that the policy solves, with all starts, for an update.
+        cached: instances of each task that these are drawn from and whose reference is known.
+        seed: of the instances.
+    """
+
+    def __init__(
+        self,
+        reference: Callable[[TensorDict], Tensor],
+        every: int = 100,
+        instances: int = 50,
+        cached: int = 200,
+        seed: int = 1234,
+    ):
+        if not 1 <= instances <= cached or every < 1:
+            raise ValueError(
+                "GapWeights needs every >= 1 and 1 <= instances <= cached, got "
+                f"{every}, {instances} and {cached}."
+            )
+        self.reference, self.every = reference, every
+        self.instances, self.cached, self.seed = instances, cached, seed
+        self.costs: dict[str, Tensor] = {}  # of the cached instances, by task
+        self._restored: dict[str, float] = {}
+
+    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Before any data is drawn."""
+        if not isinstance(pl_module.schedule, RisingSize):
+            raise TypeError("GapWeights weighs a RisingSize schedule; give the model one.")
+        self._schedule = pl_module.schedule
+        self._schedule.weights |= self._restored
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Weights of the epochs that follow; the data of this one is there already."""
+        epoch, epochs = trainer.current_epoch, trainer.max_epochs or 0
+        if epoch % self.every:
+            return
+        tasks = self._schedule.tasks_at(min(epoch + 1, epochs), epochs)
+        gaps = torch.tensor([self._gap(task, epoch, pl_module) for task in tasks])
+        shares = gaps.softmax(0).tolist()
+        self._schedule.weights |= {
+            task.name: share for task, share in zip(tasks, shares, strict=True)
+        }
+
+    @torch.no_grad()
+    def _gap(self, task: Task, epoch: int, module: Any) -> float:
+        """Mean in percent."""
+        td = TaskGenerator(task)(self.cached, rng=self.seed)
+        if task.name not in self.costs:
+            self.costs[task.name] = self.reference(td)
+        rng = torch.Generator().manual_seed(self.seed + epoch)
+        rows = torch.randperm(self.cached, generator=rng)[: self.instances]
+        policy, training = module.policy, module.policy.training
+        policy.eval()
+        batch = module.env.reset(td[rows].to(module.device))
+        out = policy(
+            batch, module.env, phase="test",
+            decode_type="multistart_greedy", num_starts=task.num_loc,
+        )  # fmt: skip
+        policy.train(training)
+        cost = -out["reward"].view(task.num_loc, -1).amax(0).cpu()
+        return float(100 * (cost / self.costs[task.name][rows] - 1).mean())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weights": dict(self._schedule.weights), "costs": self.costs}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._restored, self.costs = state_dict["weights"], state_dict["costs"]

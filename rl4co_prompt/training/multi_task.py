@@ -186,6 +186,10 @@ class MultiTaskPOMO(POMO):
         size: int = self.data_cfg["batch_size"]
         return batch_size_for(task.num_loc) if self.batch_follows_size else size
 
+    def instances_of_batch(self, task: Task) -> int:
+        """What is drawn for a batch where the task changes with it."""
+        return self.batch_size_of(task)
+
     def on_train_epoch_end(self) -> None:
         """Nothing to regenerate: :meth:`train_dataloader` draws the next epoch's data."""
 
@@ -292,7 +296,7 @@ class _TaskBatches(Dataset):
 
     def __init__(self, model: MultiTaskPOMO, schedule: Schedule, epoch: int, epochs: int):
         self.schedule, self.seed = schedule, model.seed
-        self.batch_size_of, self.device = model.batch_size_of, model.device
+        self.count_of, self.device = model.instances_of_batch, model.device
         self.count = max(1, model.data_cfg["train_data_size"] // model.data_cfg["batch_size"])
         self.first, self.total = epoch * self.count, epochs * self.count
 
@@ -305,7 +309,7 @@ class _TaskBatches(Dataset):
         number = self.first + index
         task = self.schedule.task(number, self.total)
         with seeded(self.seed, number, device=self.device):
-            return TaskGenerator(task)(self.batch_size_of(task))
+            return TaskGenerator(task)(self.count_of(task))
 
 
 def _as_it_is(batch: TensorDict) -> TensorDict:
