@@ -78,6 +78,16 @@ RECIPE = {
     "zoo/distill": ["teacher_50={0}", "teacher_100={0}", f"model.policy.options={TINY}"],
     "zoo/refine": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/pomo_paper": [f"model.policy.options={TINY}"],
+    **{
+        f"baselines/{name}{size}": [f"model.policy.options={TINY}", *more]
+        for size in ("", "_cpu")
+        for name, more in (
+            ("pomo", []),
+            ("pomo_multi", ["tasks=[10-uniform,12-grid]"]),
+            ("meta_pomo", ["tasks=[10-uniform,12-grid]"]),
+            ("omni", ["tasks=[10-uniform,12-grid]"]),
+        )
+    },
     "zoo/prompts": [
         "teacher_50={0}",
         "teacher_100={0}",
@@ -88,12 +98,12 @@ RECIPE = {
 }
 
 
-def test_the_recipe_of_the_weights_is_whole():
-    assert set(RECIPE) == {name for name in EXPERIMENTS if name.startswith("zoo")}
+def test_every_other_experiment_is_tried():
+    assert set(RECIPE) == {name for name in EXPERIMENTS if not name.startswith("prompt")}
 
 
 @pytest.mark.parametrize("experiment", RECIPE)
-def test_the_recipe_of_the_weights_runs(experiment, weights, tmp_path):
+def test_an_experiment_runs(experiment, weights, tmp_path):
     """A batch of each."""
     given = [word.replace("{0}", str(weights)) for word in RECIPE[experiment]]
     sizes = ["model.train_data_size=2", "model.batch_size=2", "model.val_tasks=[10-uniform]"]
