@@ -200,7 +200,7 @@ def test_a_policy_of_another_kind_cant_have_a_pool():
 
     with pytest.raises(TypeError, match="Other can't be prompted"):
         PromptPool.for_backbone(Other())
-    with pytest.raises(TypeError, match="save_backbone writes a POMOPolicy, got Other"):
+    with pytest.raises(TypeError, match="writes a POMOPolicy or AttentionPolicy, got Other"):
         save_backbone(Other(), "x.safetensors")
 
 
