@@ -129,7 +129,7 @@ class AttentionPolicy(FastDecoding, AttentionModelPolicy):
 
 
 def _check_heads(embed_dim: int, num_heads: int) -> None:
-    head = embed_dim // num_heads if num_heads else 0
+    head = embed_dim // num_heads if num_heads > 0 else 0
     if head * num_heads != embed_dim or head % 8 or head > 128:
         raise ValueError(
             f"embed_dim={embed_dim} with num_heads={num_heads} gives no head width that RL4CO "

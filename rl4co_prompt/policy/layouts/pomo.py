@@ -32,7 +32,7 @@ def read_pomo(
         "env_name": "tsp" if "encoder.embedding.weight" in names.old else "cvrp",
         "embed_dim": embed_dim,
         "num_encoder_layers": layers,
-        "num_heads": num_heads or HEADS,
+        "num_heads": HEADS if num_heads is None else num_heads,
         "feedforward_hidden": hidden,
         "normalization": norm_kind(names.old, normalization, source),
         "graph_context": old,

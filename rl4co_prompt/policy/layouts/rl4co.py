@@ -30,7 +30,7 @@ def read_rl4co(
         "env_name": _problem(names),
         "embed_dim": embed_dim,
         "num_encoder_layers": depth(weights, "encoder.net.layers."),
-        "num_heads": num_heads or HEADS,
+        "num_heads": HEADS if num_heads is None else num_heads,
         "feedforward_hidden": hidden,
         "normalization": _norm(weights, normalization, source),
     }
