@@ -14,6 +14,7 @@ _NAMES = (  # in POMO's TSP model and its first release -> in its CVRP model
     ("feedForward", "feed_forward"),
     ("node_prob_calculator.", "decoder."),
 )
+_GRAPH = {"decoder.Wq.weight", "decoder.Wq_graph.weight"}  # queries with the mean of all nodes
 
 
 def read_pomo(
@@ -35,7 +36,7 @@ def read_pomo(
         "num_heads": HEADS if num_heads is None else num_heads,
         "feedforward_hidden": hidden,
         "normalization": norm_kind(names.old, normalization, source),
-        "graph_context": old,
+        "graph_context": not names.old.keys().isdisjoint(_GRAPH),
     }
     _encoder(names, layers)
     _decoder(names, embed_dim)
