@@ -12,7 +12,13 @@ from rl4co_prompt._registration import register_with_rl4co
 if TYPE_CHECKING:
     from rl4co_prompt.inference.solution import Solution
     from rl4co_prompt.inference.solver import Solver
-    from rl4co_prompt.policy.backbone import POMOPolicy, load_backbone, save_backbone
+    from rl4co_prompt.policy.backbone import (
+        AttentionPolicy,
+        POMOPolicy,
+        load_backbone,
+        save_backbone,
+    )
+    from rl4co_prompt.policy.importing import import_weights
     from rl4co_prompt.policy.policy import PromptedPolicy
     from rl4co_prompt.policy.pool import PromptPool
     from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AttentionPolicy": "policy.backbone",
     "Instance": "tasks.instance",
     "MultiTaskCVRPEnv": "tasks.env",
     "POMOPolicy": "policy.backbone",
@@ -36,6 +43,7 @@ _HOME = {
     "Task": "tasks.task",
     "TaskGenerator": "tasks.generator",
     "fit_keys": "training.keys",
+    "import_weights": "policy.importing",
     "load_backbone": "policy.backbone",
     "save_backbone": "policy.backbone",
     "training_tasks": "tasks.task",
@@ -43,6 +51,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AttentionPolicy",
     "Instance",
     "MultiTaskCVRPEnv",
     "POMOPolicy",
@@ -54,6 +63,7 @@ __all__ = [
     "Task",
     "TaskGenerator",
     "fit_keys",
+    "import_weights",
     "load_backbone",
     "save_backbone",
     "training_tasks",

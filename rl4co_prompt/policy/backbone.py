@@ -1,38 +1,40 @@
-"""The frozen model: POMO's attention policy inside RL4CO, and readers for its weights."""
+"""The frozen model: attention policies of RL4CO with a record of their options, and their files."""
 
 import hashlib
 import json
-import pickle
-import zipfile
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from rl4co.models.nn.ops import Normalization
 from rl4co.models.zoo.am import AttentionModelPolicy
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rl4co_prompt.policy.files import in_half, write_safetensors
+from rl4co_prompt.policy.layouts import Found, ignored, read_layout
+from rl4co_prompt.policy.reading import Checkpoint, read_checkpoint
 from rl4co_prompt.rollout.engine import FastDecoding
 
 FORMAT = "rl4co_prompt.backbone"
-# Belong to AMDKD's distillation loss or count batches; no part of the forward pass.
-IGNORED = {"W_hidden", "W_embed", "num_batches_tracked"}
-
-
-_UNREADABLE = (
-    SafetensorError,
-    OSError,
-    ValueError,
-    RuntimeError,
-    EOFError,
-    TypeError,
-    zipfile.BadZipFile,
-    pickle.UnpicklingError,
-)
+UNTRACKED = "batch_no_track"
+NORMS = ("instance", "batch", UNTRACKED)
+_OPTIONS = {
+    "attention_bias",
+    "env_name",
+    "embed_dim",
+    "num_encoder_layers",
+    "num_heads",
+    "feedforward_hidden",
+    "normalization",
+    "use_graph_context",
+    "linear_bias_decoder",
+    "mask_inner",
+    "out_bias_pointer_attn",
+    "temperature",
+    "tanh_clipping",
+}
 
 
 class KeyValueProjection(nn.Linear):
@@ -53,7 +55,9 @@ class POMOPolicy(FastDecoding, AttentionModelPolicy):
     and an unused context projection, none of which POMO has. The defaults are the paper's.
 
     Args:
-        normalization: ``instance`` or ``batch``, RL4CO's names.
+        normalization: ``instance``, ``batch``, or Omni-VRP's ``batch_no_track``, which takes the
+            statistics of the current batch in evaluation, too.
+        graph_context: add the mean of all nodes to the query, as POMO's first release does.
     """
 
     def __init__(
@@ -64,15 +68,10 @@ class POMOPolicy(FastDecoding, AttentionModelPolicy):
         num_heads: int = 8,
         feedforward_hidden: int = 512,
         normalization: str = "instance",
+        graph_context: bool = False,
     ):
-        if normalization not in ("instance", "batch"):
-            raise ValueError(f"normalization must be instance or batch, got {normalization!r}.")
-        head = embed_dim // num_heads if num_heads else 0
-        if head * num_heads != embed_dim or head % 8 or head > 128:
-            raise ValueError(
-                f"embed_dim={embed_dim} with num_heads={num_heads} gives no head width that RL4CO "
-                "takes: a multiple of 8 up to 128."
-            )
+        _check_norm(normalization, NORMS)
+        _check_heads(embed_dim, num_heads)
         self.config = {
             "env_name": env_name,
             "embed_dim": embed_dim,
@@ -80,12 +79,79 @@ class POMOPolicy(FastDecoding, AttentionModelPolicy):
             "num_heads": num_heads,
             "feedforward_hidden": feedforward_hidden,
             "normalization": normalization,
+            "graph_context": graph_context,
         }
-        super().__init__(**self.config, use_graph_context=False, out_bias_pointer_attn=True)
+        super().__init__(
+            env_name=env_name,
+            embed_dim=embed_dim,
+            num_encoder_layers=num_encoder_layers,
+            num_heads=num_heads,
+            feedforward_hidden=feedforward_hidden,
+            normalization=_known_to_rl4co(normalization),
+            use_graph_context=graph_context,
+            out_bias_pointer_attn=True,
+        )
+        if normalization == UNTRACKED:
+            _forget_statistics(self.encoder)
         for layer in self.encoder.net.layers:
             layer[0].module.Wqkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
         self.decoder.project_node_embeddings = KeyValueProjection(embed_dim)
-        self.decoder.project_fixed_context = nn.Identity()
+        if not graph_context:
+            self.decoder.project_fixed_context = nn.Identity()
+
+
+class AttentionPolicy(FastDecoding, AttentionModelPolicy):
+    """RL4CO's attention policy, the model of Kool et al. (2019) by default.
+
+    Args:
+        config: options of RL4CO's ``AttentionModelPolicy`` that are numbers or names; the
+            normalization may be ``batch_no_track``, too, and ``attention_bias=False`` takes the
+            biases from the encoder's attention.
+    """
+
+    def __init__(self, **config: Any):
+        unknown = sorted(set(config) - _OPTIONS)
+        if unknown:
+            raise TypeError(
+                f"Unknown option {', '.join(unknown)}; known are {', '.join(sorted(_OPTIONS))}."
+            )
+        self.config = config
+        normalization = config.get("normalization", "batch")
+        _check_norm(normalization, (*NORMS, "layer"))
+        _check_heads(config.get("embed_dim", 128), config.get("num_heads", 8))
+        options = config | {"normalization": _known_to_rl4co(normalization)}
+        bias = options.pop("attention_bias", True)
+        super().__init__(**options)
+        if normalization == UNTRACKED:
+            _forget_statistics(self.encoder)
+        for layer in self.encoder.net.layers if not bias else ():
+            layer[0].module.Wqkv.bias = layer[0].module.out_proj.bias = None
+
+
+def _check_heads(embed_dim: int, num_heads: int) -> None:
+    head = embed_dim // num_heads if num_heads > 0 else 0
+    if head * num_heads != embed_dim or head % 8 or head > 128:
+        raise ValueError(
+            f"embed_dim={embed_dim} with num_heads={num_heads} gives no head width that RL4CO "
+            "takes: a multiple of 8 up to 128."
+        )
+
+
+def _check_norm(normalization: str, known: tuple[str, ...]) -> None:
+    if normalization not in known:
+        names = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise ValueError(f"normalization must be {names}, got {normalization!r}.")
+
+
+def _known_to_rl4co(normalization: str) -> str:
+    return "batch" if normalization == UNTRACKED else normalization
+
+
+def _forget_statistics(encoder: nn.Module) -> None:
+    """Let batch norms take the current batch's statistics always."""
+    for norm in [module for module in encoder.modules() if isinstance(module, Normalization)]:
+        width = norm.normalizer.num_features
+        norm.normalizer = nn.BatchNorm1d(width, track_running_stats=False)
 
 
 def fingerprint(backbone: AttentionModelPolicy) -> str:
@@ -94,7 +160,7 @@ def fingerprint(backbone: AttentionModelPolicy) -> str:
     for part in ("encoder", "decoder"):
         module = getattr(backbone, part)
         for name, tensor in sorted(module.state_dict().items()):
-            if _ignored(name):
+            if ignored(name):
                 continue
             array = tensor.detach().cpu().contiguous()
             digest.update(f"{part}.{name}{list(array.shape)}{array.dtype}".encode())
@@ -114,140 +180,85 @@ def fingerprint(backbone: AttentionModelPolicy) -> str:
     return digest.hexdigest()[:32]
 
 
-def save_backbone(policy: POMOPolicy, path: str | Path, half: bool = False) -> Path:
+def save_backbone(policy: "Backbone", path: str | Path, half: bool = False) -> Path:
     """Write a policy as one .safetensors file that :func:`load_backbone` reads.
 
     Args:
         half: in half precision; the policy that is read back is another one by a little.
     """
-    if not isinstance(policy, POMOPolicy):
-        raise TypeError(f"save_backbone writes a POMOPolicy, got {type(policy).__name__}.")
-    metadata = {"format": FORMAT, "config": json.dumps(policy.config)}
+    kind = next((name for name, cls in _POLICIES.items() if isinstance(policy, cls)), None)
+    if kind is None:
+        raise TypeError(
+            f"save_backbone writes a {' or '.join(_POLICIES)}, got {type(policy).__name__}."
+        )
+    metadata = {"format": FORMAT, "policy": kind, "config": json.dumps(policy.config)}
     return write_safetensors(path, in_half(policy.state_dict(), half), metadata)
 
 
 def load_backbone(
     path: str | Path, *, num_heads: int = 8, normalization: str | None = None
-) -> POMOPolicy:
-    """Read a frozen backbone: a file of :func:`save_backbone`, or POMO-format weights.
+) -> "Backbone":
+    """Read a frozen backbone: a file of :func:`save_backbone`, or anyone's weights.
 
-    POMO-format files (.pt, .npz or .safetensors, such as POMO's and AMDKD's) do not tell the number
-    of heads.
+    The layouts of :mod:`rl4co_prompt.policy.layouts` are recognised by their names, in .pt, .ckpt,
+    .npz or .safetensors files.
 
     Args:
-        num_heads: of POMO-format weights.
-        normalization: of POMO-format weights; by default ``batch`` where the file has running
+        num_heads: where the file does not tell, as in POMO's layout.
+        normalization: where the file does not tell; by default ``batch`` where it has running
             statistics and ``instance`` elsewhere.
     """
-    path = Path(path)
-    weights, metadata = _read_tensors(path)
-    if metadata.get("format") == FORMAT:
-        policy = POMOPolicy(**json.loads(metadata["config"]))
-        _load(policy, weights, path)
-    else:
-        policy = policy_from_pomo(weights, num_heads, normalization, source=str(path))
+    checkpoint = read_checkpoint(path)
+    policy = policy_from(recognise(checkpoint, num_heads, normalization), checkpoint.source)
     return policy.eval().requires_grad_(False)
 
 
-def policy_from_pomo(
-    weights: dict[str, Tensor],
-    num_heads: int = 8,
-    normalization: str | None = None,
-    source: str = "The state dict",
-) -> POMOPolicy:
-    """Build RL4CO's policy from a POMO CVRP state dict (keys ``encoder.layers.0.Wq.weight``...)."""
-    weights = {key.removeprefix("module."): value for key, value in weights.items()}
-    probe = "encoder.layers.0.feed_forward.W1.weight"
-    if probe not in weights or "encoder.embedding_depot.weight" not in weights:
-        found = ", ".join(list(weights)[:3]) or "nothing"
-        raise ValueError(
-            f"{source} is not a POMO CVRP model: it lacks encoder.embedding_depot.weight or "
-            f"{probe} and holds {found}, ... instead."
-        )
-    feedforward_hidden, embed_dim = weights[probe].shape
-    layers = 1 + max(int(key.split(".")[2]) for key in weights if key.startswith("encoder.layers."))
-    if normalization is None:
-        tracked = any(key.endswith("running_mean") for key in weights)
-        normalization = "batch" if tracked else "instance"
-    policy = POMOPolicy(
-        "cvrp", embed_dim, layers, num_heads, feedforward_hidden, normalization=normalization
-    )
-    _load(policy, _rename(weights, layers, source), source)
+def recognise(
+    checkpoint: Checkpoint, num_heads: int | None = None, normalization: str | None = None
+) -> Found:
+    """What a file of weights holds: a policy of :func:`save_backbone`, or anyone's."""
+    metadata = checkpoint.metadata
+    if metadata.get("format") != FORMAT:
+        return read_layout(checkpoint, num_heads, normalization)
+    kind = metadata.get("policy", "POMOPolicy")
+    if kind not in _POLICIES:
+        raise ValueError(f"{checkpoint.source} is a {kind}; expected {' or '.join(_POLICIES)}.")
+    return Found("rl4co-prompt", kind, json.loads(metadata["config"]), checkpoint.weights)
+
+
+def policy_from(found: Found, source: str = "The state dict") -> "Backbone":
+    """The policy of weights in our names."""
+    policy = _POLICIES[found.policy](**found.config)
+    _load(policy, found.weights, source)
     return policy
 
 
-def _ignored(key: str) -> bool:
-    return not IGNORED.isdisjoint(key.split("."))
+def policy_from_weights(
+    weights: dict[str, Tensor], num_heads: int = 8, normalization: str | None = None
+) -> "Backbone":
+    """The policy of a state dict in any known layout."""
+    return policy_from(read_layout(Checkpoint(weights), num_heads, normalization))
 
 
-def _rename(weights: dict[str, Tensor], layers: int, source: str) -> dict[str, Tensor]:
-    """POMO's names to RL4CO's."""
-    remaining = {key: value.float() for key, value in weights.items() if not _ignored(key)}
-    renamed: dict[str, Tensor] = {}
-
-    def move(old: str, new: str) -> None:
-        for key in [key for key in remaining if key.startswith(old + ".")]:
-            renamed[new + key[len(old) :]] = remaining.pop(key)
-
-    def stack(old: list[str], new: str) -> None:
-        missing = [key for key in old if key not in remaining]
-        if missing:
-            raise ValueError(f"{source} lacks {', '.join(missing)}; the file is incomplete.")
-        renamed[new] = torch.cat([remaining.pop(key) for key in old])
-
-    move("encoder.embedding_depot", "encoder.init_embedding.init_embed_depot")
-    move("encoder.embedding_node", "encoder.init_embedding.init_embed")
-    for i in range(layers):
-        old, new = f"encoder.layers.{i}", f"encoder.net.layers.{i}"
-        stack([f"{old}.W{x}.weight" for x in "qkv"], f"{new}.0.module.Wqkv.weight")
-        move(f"{old}.multi_head_combine", f"{new}.0.module.out_proj")
-        move(f"{old}.add_n_normalization_1.norm", f"{new}.1.normalizer")
-        move(f"{old}.feed_forward.W1", f"{new}.2.module.lins.0")
-        move(f"{old}.feed_forward.W2", f"{new}.2.module.lins.1")
-        move(f"{old}.add_n_normalization_2.norm", f"{new}.3.normalizer")
-    move("decoder.Wq_last", "decoder.context_embedding.project_context")
-    stack(["decoder.Wk.weight", "decoder.Wv.weight"], "decoder.project_node_embeddings.weight")
-    move("decoder.multi_head_combine", "decoder.pointer.project_out")
-    if remaining:
-        raise ValueError(
-            f"{source} holds weights that POMO's CVRP model does not have: "
-            f"{', '.join(list(remaining)[:3])}."
-        )
-    return renamed
-
-
-def _load(policy: nn.Module, weights: dict[str, Tensor], source: Any) -> None:
-    own = {k: v.shape for k, v in policy.state_dict().items() if not _ignored(k)}
+def _load(policy: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    own = {k: v.shape for k, v in policy.state_dict().items() if not ignored(k)}
     wrong = [key for key in own if key not in weights or weights[key].shape != own[key]]
     if wrong:
         raise ValueError(
             f"{source} lacks or has in another shape: {', '.join(wrong[:3])}; it is incomplete or "
             "of another architecture."
         )
+    strange = [key for key in weights if key not in own and not ignored(key)]
+    if strange:
+        raise ValueError(
+            f"{source} holds weights that {type(policy).__name__} does not have: "
+            f"{', '.join(strange[:3])}."
+        )
     policy.load_state_dict(weights, strict=False)
 
 
-def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of .safetensors, .npz or a PyTorch file; nothing is unpickled."""
-    if not path.is_file():
-        raise FileNotFoundError(f"No backbone weights at {path}.")
-    try:
-        if path.suffix == ".safetensors":
-            with safe_open(path, framework="pt") as file:
-                return {k: file.get_tensor(k) for k in file.keys()}, file.metadata() or {}  # noqa: SIM118
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return {k: torch.from_numpy(arrays[k]) for k in arrays.files}, {}
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        raise ValueError(
-            f"{path} can't be read as weights; expected .safetensors, .npz or a PyTorch file that "
-            f"loads with weights_only=True ({type(error).__name__}); of a Lightning checkpoint, "
-            "load the policy in Python and write it with save_backbone."
-        ) from None
-    for key in ("model_state_dict", "state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ValueError(f"{path} holds no state dict; expected names and tensors.")
-    return state, {}
+Backbone = POMOPolicy | AttentionPolicy
+_POLICIES: dict[str, type[Backbone]] = {
+    "POMOPolicy": POMOPolicy,
+    "AttentionPolicy": AttentionPolicy,
+}

@@ -250,7 +250,8 @@ def _read(policy: Any, options: dict[str, Any], decoding: dict[str, Any]) -> Req
 
 def _joint_statistics(encoder: nn.Module) -> bool:
     """Whether instances are normalised together, so that they can't be encoded in parts."""
-    return any(m.training and isinstance(m, nn.BatchNorm1d) for m in encoder.modules())
+    norms = [module for module in encoder.modules() if isinstance(module, nn.BatchNorm1d)]
+    return any(norm.training or not norm.track_running_stats for norm in norms)
 
 
 def _has_graph(policy: nn.Module) -> bool:

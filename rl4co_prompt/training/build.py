@@ -6,7 +6,7 @@ from typing import Any
 from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt import zoo
-from rl4co_prompt.policy.backbone import POMOPolicy, load_backbone
+from rl4co_prompt.policy.backbone import Backbone, POMOPolicy, load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.tasks.task import as_tasks, training_tasks
@@ -50,7 +50,7 @@ def build_backbone(
     weights: str | Path | None = None,
     options: dict[str, Any] | None = None,
     rollout_options: dict[str, Any] | None = None,
-) -> POMOPolicy:
+) -> Backbone:
     """A policy whose weights are all trained.
 
     Args:

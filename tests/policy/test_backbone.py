@@ -9,7 +9,7 @@ from rl4co.utils.ops import unbatchify
 from safetensors.torch import save_file
 
 from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, TaskGenerator, load_backbone, save_backbone
-from rl4co_prompt.policy.backbone import fingerprint, policy_from_pomo
+from rl4co_prompt.policy.backbone import fingerprint, policy_from_weights
 from tests.conftest import outside
 from tests.policy.reference import ReferencePOMO, random_weights
 
@@ -25,7 +25,7 @@ def test_the_papers_architecture_has_pomos_number_of_parameters():
 
 @pytest.mark.parametrize("num_heads", [2, 4])
 def test_imported_weights_give_the_reference_encoder_and_tours(weights, num_heads):
-    policy = policy_from_pomo(weights, num_heads)
+    policy = policy_from_weights(weights, num_heads)
     reference = ReferencePOMO(weights, num_heads, layers=3)
     env = MultiTaskCVRPEnv()
     batch = TaskGenerator("12-uniform")(6, rng=0)
@@ -55,22 +55,30 @@ def test_any_container_of_pomo_weights_is_read(tmp_path, weights, suffix):
         save_file(weights, path)
     policy = load_backbone(path, num_heads=4)
 
-    assert fingerprint(policy) == fingerprint(policy_from_pomo(weights, 4))
+    assert fingerprint(policy) == fingerprint(policy_from_weights(weights, 4))
     assert not any(p.requires_grad for p in policy.parameters())
     assert not policy.training
 
 
-def test_batch_norm_is_seen_by_its_statistics(weights):
-    for i in range(3):
-        for j in (1, 2):
-            name = f"encoder.layers.{i}.add_n_normalization_{j}.norm"
-            weights[f"{name}.running_mean"] = torch.full((32,), 0.5)
-            weights[f"{name}.running_var"] = torch.full((32,), 2.0)
-            weights[f"{name}.num_batches_tracked"] = torch.tensor(7)
-    policy = policy_from_pomo(weights, 4)
+def test_batch_norm_is_seen_by_its_statistics():
+    weights = random_weights(32, 3, 48, tracked=True)
+    policy = policy_from_weights(weights, 4)
+    mean = policy.encoder.net.layers[2][3].normalizer.running_mean
 
     assert policy.config["normalization"] == "batch"
-    assert policy.encoder.net.layers[2][3].normalizer.running_mean.unique().item() == 0.5
+    assert torch.equal(mean, weights["encoder.layers.2.add_n_normalization_2.norm.running_mean"])
+
+
+def test_an_untracked_norm_takes_the_batch_in_evaluation_too():
+    policy = POMOPolicy("cvrp", 16, 2, 2, 32, "batch_no_track").eval()
+    env = MultiTaskCVRPEnv("10-uniform", seed=0)
+    td = env.reset(batch_size=[6])
+    with torch.no_grad():
+        whole, part = policy.encoder(td)[0], policy.encoder(td[:3])[0]
+
+    assert not torch.allclose(whole[:3], part, atol=1e-3)
+    assert whole.mean((0, 1)).abs().max() < 1e-5  # fresh norms: weight 1, bias 0
+    assert not any("running" in name for name in policy.state_dict())
 
 
 def test_a_backbone_survives_saving_bit_for_bit(tmp_path, backbone):
@@ -96,21 +104,23 @@ def test_the_fingerprint_sees_one_changed_bit_and_every_setting(backbone, weight
         marks.append(fingerprint(backbone))
 
     assert len(set(marks)) == len(marks)
-    assert fingerprint(policy_from_pomo(weights, 2)) != fingerprint(policy_from_pomo(weights, 4))
+    assert fingerprint(policy_from_weights(weights, 2)) != fingerprint(
+        policy_from_weights(weights, 4)
+    )
 
 
 def test_weights_of_another_model_are_described(weights):
-    with pytest.raises(ValueError, match=r"not a POMO CVRP model.*embedder\.x"):
-        policy_from_pomo({"embedder.x": torch.zeros(1)})
+    with pytest.raises(ValueError, match=r"unknown layout.*embedder\.x.*layers\.0\.Wq"):
+        policy_from_weights({"embedder.x": torch.zeros(1)})
     with pytest.raises(ValueError, match=r"does not have: decoder\.extra\.weight"):
-        policy_from_pomo(weights | {"decoder.extra.weight": torch.zeros(1)}, 4)
+        policy_from_weights(weights | {"decoder.extra.weight": torch.zeros(1)}, 4)
 
 
 @pytest.mark.parametrize("key", ["decoder.Wk.weight", "encoder.layers.1.feed_forward.W2.bias"])
 def test_incomplete_weights_are_named(weights, key):
     del weights[key]
     with pytest.raises(ValueError, match=r"lacks.*incomplete"):
-        policy_from_pomo(weights, 4)
+        policy_from_weights(weights, 4)
 
 
 def test_files_that_are_no_weights_get_one_sentence(tmp_path):
@@ -151,14 +161,14 @@ def test_a_saved_backbone_of_other_shapes_is_refused(tmp_path, backbone):
         load_backbone(path)
 
 
-@pytest.mark.parametrize(("width", "heads"), [(20, 3), (16, 4), (16, 0)])
+@pytest.mark.parametrize(("width", "heads"), [(20, 3), (16, 4), (16, 0), (16, -2)])
 def test_head_widths_that_rl4co_refuses_are_explained(width, heads):
     with pytest.raises(ValueError, match="multiple of 8"):
         POMOPolicy(embed_dim=width, num_heads=heads)
 
 
 def test_an_unknown_norm_is_refused():
-    with pytest.raises(ValueError, match="normalization must be instance or batch, got 'layer'"):
+    with pytest.raises(ValueError, match="instance, batch or batch_no_track, got 'layer'"):
         POMOPolicy(normalization="layer")
 
 

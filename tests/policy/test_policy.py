@@ -194,13 +194,29 @@ def test_misspelt_options_are_refused(policy, env, td):
         policy(td, env, decode_type="gredy")
 
 
+def test_prompts_on_an_untracked_norm_do_not_depend_on_the_memory(env):
+    torch.manual_seed(0)
+    backbone = POMOPolicy("cvrp", 16, 2, 2, 32, normalization="batch_no_track")
+    policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 1, init_scale=1.0)).eval()
+    td, found = env.reset(batch_size=[16]), []
+    for budget in (None, 0.2):
+        policy.set_rollouts(memory_budget=budget)
+        with torch.no_grad():
+            found.append(policy(td, env, decode_type="multistart_greedy")["reward"])
+    with torch.no_grad():
+        part = policy(td[:8], env, decode_type="multistart_greedy")["reward"]
+
+    assert torch.equal(*found)
+    assert not torch.equal(found[0].view(-1, 16)[:, :8], part.view(-1, 8))
+
+
 def test_a_policy_of_another_kind_cant_have_a_pool():
     class Other:
         encoder = None
 
     with pytest.raises(TypeError, match="Other can't be prompted"):
         PromptPool.for_backbone(Other())
-    with pytest.raises(TypeError, match="save_backbone writes a POMOPolicy, got Other"):
+    with pytest.raises(TypeError, match="writes a POMOPolicy or AttentionPolicy, got Other"):
         save_backbone(Other(), "x.safetensors")
 
 

@@ -35,6 +35,8 @@ def make_policy(name="cvrp", option="plain", seed=0):
     torch.manual_seed(seed)
     if option == "POMO":
         policy = POMOPolicy(env_name=name, **SMALL)
+    elif option == "untracked norm":
+        policy = POMOPolicy(env_name=name, **SMALL, normalization="batch_no_track")
     else:
         policy = FastPolicy(env_name=name, **SMALL | STOCK_OPTIONS[option])
     return policy.eval()

@@ -156,11 +156,12 @@ def test_a_cold_policy_stays_feasible(engine):  # noqa: F811
     assert (served == torch.arange(1, 10)).all()
 
 
-def test_batch_statistics_are_of_the_whole_batch():
+@pytest.mark.parametrize("tracked", [True, False])
+def test_batch_statistics_are_of_the_whole_batch(tracked):
     env, td = make_env("cvrp", 12), None
     found = []
     for budget in (None, 0.2):
-        policy = make_policy("cvrp", "batch norm").train()
+        policy = make_policy("cvrp", "batch norm" if tracked else "untracked norm").train(tracked)
         policy.set_rollouts(memory_budget=budget)
         td = instances(env, batch=16) if td is None else td
         with torch.no_grad():

@@ -1,0 +1,98 @@
+"""A state dict on its way from the names of one layout to ours."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+# Belong to AMDKD's distillation loss or count batches; no part of the forward pass.
+IGNORED = {"W_hidden", "W_embed", "num_batches_tracked"}
+HEADS = 8  # of every published model
+
+
+@dataclass
+class Found:
+    """A state dict in our names.
+
+    Args:
+        layout: where it comes from.
+        policy: name of the class that it is for.
+        config: of the class.
+        weights: by the class's names.
+        assumed: what the file does not tell, a sentence each.
+        prompts: [prompt, layer, token, embed] (PromptVRP).
+        keys: [prompt, feature] (PromptVRP).
+    """
+
+    layout: str
+    policy: str
+    config: dict[str, Any]
+    weights: dict[str, Tensor]
+    assumed: list[str] = field(default_factory=list)
+    prompts: Tensor | None = None
+    keys: Tensor | None = None
+
+
+@dataclass
+class Renaming:
+    """A state dict on its way from old names to new ones."""
+
+    old: dict[str, Tensor]
+    source: str
+    new: dict[str, Tensor] = field(default_factory=dict)
+
+    def look(self, name: str) -> Tensor:
+        if name not in self.old:
+            raise ValueError(f"{self.source} lacks {name}; the file is incomplete.")
+        return self.old[name]
+
+    def take(self, *names: str) -> list[Tensor]:
+        missing = [name for name in names if name not in self.old]
+        if missing:
+            raise ValueError(f"{self.source} lacks {', '.join(missing)}; the file is incomplete.")
+        return [self.old.pop(name) for name in names]
+
+    def move(self, old: str, new: str) -> None:
+        """All weights of a module, as many as there are."""
+        for name in [name for name in self.old if name.startswith(f"{old}.")]:
+            self.new[new + name[len(old) :]] = self.old.pop(name)
+
+    def done(self, model: str) -> dict[str, Tensor]:
+        if self.old:
+            raise ValueError(
+                f"{self.source} holds weights that {model} does not have: "
+                f"{', '.join(list(self.old)[:3])}."
+            )
+        return self.new
+
+
+def ignored(name: str) -> bool:
+    """Whether a tensor has no part in the forward pass."""
+    return not IGNORED.isdisjoint(name.split("."))
+
+
+def rename(weights: dict[str, Tensor], names: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
+    """Replace parts of names."""
+    renamed = {}
+    for name, tensor in weights.items():
+        for old, new in names:
+            name = name.replace(old, new)
+        renamed[name] = tensor
+    return renamed
+
+
+def depth(weights: dict[str, Tensor], prefix: str) -> int:
+    """How many layers there are below a prefix."""
+    place = prefix.count(".")
+    return 1 + max(int(name.split(".")[place]) for name in weights if name.startswith(prefix))
+
+
+def norm_kind(weights: dict[str, Tensor], given: str | None, source: str) -> str:
+    """The kind of norm by its running statistics, or as given where there are none."""
+    if not any(name.endswith("running_mean") for name in weights):
+        return given or "instance"
+    if given not in (None, "batch"):
+        raise ValueError(
+            f"{source} has running statistics, so that its normalization is batch, not {given}."
+        )
+    return "batch"

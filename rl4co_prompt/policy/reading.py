@@ -1,0 +1,135 @@
+"""Files of weights: names, tensors and what is beside them. No code in them runs."""
+
+import pickle
+import zipfile
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+_NESTS = ("model_state_dict", "state_dict", "model", "policy", "actor")
+UNREADABLE = (
+    SafetensorError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    EOFError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file of weights.
+
+    Args:
+        weights: by their names in the file.
+        metadata: of a .safetensors file.
+        beside: other entries of a PyTorch file.
+        path: of the file.
+    """
+
+    weights: dict[str, Tensor]
+    metadata: dict[str, str] = field(default_factory=dict)
+    beside: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    @property
+    def source(self) -> str:
+        return "The state dict" if self.path is None else str(self.path)
+
+
+class Inert:
+    """Stands in for an object that a pickle names: keeps the object's state and does nothing."""
+
+    def __new__(cls, *_: Any, **__: Any) -> "Inert":
+        return super().__new__(cls)
+
+    def __init__(self, *_: Any, **__: Any):
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                self.__dict__.update({str(name): value for name, value in part.items()})
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read .safetensors, .npz, or a PyTorch file under ``weights_only=True``."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No backbone weights at {path}.")
+    try:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="pt") as file:
+                tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+                return Checkpoint(tensors, file.metadata() or {}, path=path)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return Checkpoint({k: torch.from_numpy(arrays[k]) for k in arrays.files}, path=path)
+        state = load_pytorch(path)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"{path} can't be read as weights; expected .safetensors, .npz or a PyTorch file that "
+            f"loads with weights_only=True ({type(error).__name__})."
+        ) from None
+    weights = _state_dict(state)
+    if weights is None:
+        found = ", ".join(map(str, list(state)[:5])) if isinstance(state, dict) else "none"
+        raise ValueError(
+            f"{path} holds no state dict that loads with weights_only=True; its entries are: "
+            f"{found or 'none'}; expected names and tensors, maybe below one of "
+            f"{', '.join(_NESTS)}."
+        )
+    return Checkpoint(weights, beside=state if isinstance(state, dict) else {}, path=path)
+
+
+def load_pytorch(path: Path) -> Any:
+    """A PyTorch file; objects of classes that weights have no need of are inert."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    inert = [(_stand_in(name), name) for name in names]
+    with torch.serialization.safe_globals(inert):  # type: ignore[arg-type]
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _stand_in(name: str) -> Callable:
+    if name == "collections.defaultdict":  # is filled item by item, which only a dict allows
+        return lambda *_: {}
+    return type(name.rpartition(".")[2], (Inert,), {})
+
+
+def _state_dict(found: Any) -> dict[str, Tensor] | None:
+    """The first names and tensors in nested entries; those of a pickled module, too."""
+    if isinstance(found, Inert):
+        found = _module_tensors(found)
+    if not isinstance(found, dict):
+        return None
+    tensors = {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, Tensor)}
+    if any("." in name for name in tensors):
+        return tensors
+    inside = (_state_dict(found[name]) for name in _NESTS if name in found)
+    return next((weights for weights in inside if weights), None)
+
+
+def _module_tensors(module: Inert) -> dict[str, Tensor]:
+    """The state dict of a module that was pickled whole."""
+    parts = [vars(module).get(part) or {} for part in ("_parameters", "_buffers")]
+    tensors = {k: v for part in parts for k, v in part.items() if isinstance(v, Tensor)}
+    for name, child in (vars(module).get("_modules") or {}).items():
+        if isinstance(child, Inert):
+            tensors |= {f"{name}.{k}": v for k, v in _module_tensors(child).items()}
+    return tensors

@@ -1,0 +1,113 @@
+import argparse
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+
+from omegaconf import OmegaConf
+from rl4co.envs import get_env
+from rl4co.models import POMO, AttentionModel
+from rl4co.models.zoo.am import AttentionModelPolicy
+from rl4co.utils import RL4COTrainer
+from torch import nn
+
+from rl4co_prompt import load_backbone
+from rl4co_prompt.policy.backbone import fingerprint, policy_from_weights
+from rl4co_prompt.policy.reading import read_checkpoint
+from tests.policy.reference import random_kool, random_weights
+
+SMALL = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 32, "num_encoder_layers": 2}
+
+
+@pytest.mark.parametrize("nest", ["model_state_dict", "state_dict", "model", "policy"])
+def test_nested_weights_are_found_beside_logs_and_optimizers(tmp_path, nest):
+    weights = random_weights(32, 2, 48)
+    optimizer = {"state": {0: {"step": torch.ones(1)}}, "param_groups": [{"lr": 1.0}]}
+    log = defaultdict(list, {"score": [(1, np.float64(2.0))], "when": np.zeros(2)})
+    torch.save({"epoch": 3, "optimizer": optimizer, nest: weights, "log": log}, tmp_path / "x.pt")
+
+    assert read_checkpoint(tmp_path / "x.pt").weights.keys() == weights.keys()
+
+
+class Holder(nn.Module):
+    """A module with the names of a state dict below ``inner``."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+
+
+def test_a_module_that_was_pickled_whole_gives_its_tensors(tmp_path):
+    module = Holder()
+    torch.save({"model": module}, tmp_path / "x.pt")
+    found = read_checkpoint(tmp_path / "x.pt").weights
+
+    assert found.keys() == module.state_dict().keys()
+    assert all(torch.equal(v, found[k]) for k, v in module.state_dict().items())
+
+
+def test_legacy_files_are_read(tmp_path):
+    weights = random_kool("cvrp")
+    torch.save({"model": weights}, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+
+    assert fingerprint(load_backbone(tmp_path / "x.pt")) == fingerprint(
+        policy_from_weights(weights)
+    )
+
+
+def test_objects_in_a_checkpoint_do_nothing(tmp_path):
+    ran = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(ran), "w"))
+
+    weights = random_weights(32, 2, 48)
+    torch.save({"model": weights, "x": Evil(), "y": argparse.Namespace(a=1)}, tmp_path / "x.pt")
+    found = read_checkpoint(tmp_path / "x.pt")
+
+    assert found.weights.keys() == weights.keys()
+    assert found.beside["y"].a == 1
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", ["cvrp", "tsp"])
+@pytest.mark.parametrize("module", [POMO, AttentionModel])
+def test_a_lightning_checkpoint_of_rl4co_gives_its_policy(tmp_path, name, module):
+    env = get_env(name, generator_params={"num_loc": 6})
+    sizes = {"batch_size": 2, "train_data_size": 2, "val_data_size": 2, "test_data_size": 2}
+    model = module(env, policy_kwargs=SMALL, **sizes)
+    trainer = RL4COTrainer(
+        max_epochs=1,
+        accelerator="cpu",
+        precision="32",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(model)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    policy = load_backbone(tmp_path / "last.ckpt")
+
+    assert policy.config["use_graph_context"] == (module is AttentionModel)
+    assert fingerprint(policy) == fingerprint(model.policy)
+
+
+@pytest.mark.parametrize("wrap", [dict, OmegaConf.create])
+def test_hyper_parameters_tell_what_the_weights_do_not(tmp_path, wrap):
+    options = {**SMALL, "use_graph_context": False, "tanh_clipping": 5.0}
+    stock = AttentionModelPolicy(env_name="cvrp", **options)
+    state = {f"policy.{k}": v for k, v in stock.state_dict().items()}
+    parameters = {"policy_kwargs": wrap(options)}
+    torch.save({"state_dict": state, "hyper_parameters": parameters}, tmp_path / "x.ckpt")
+
+    assert fingerprint(load_backbone(tmp_path / "x.ckpt")) == fingerprint(stock)
+
+
+def test_a_file_without_weights_lists_what_it_holds(tmp_path):
+    torch.save({"epoch": 3, "args": {"lr": 1.0}}, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"holds no state dict.*epoch, args; expected names"):
+        load_backbone(tmp_path / "x.pt")
