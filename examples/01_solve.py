@@ -1,4 +1,4 @@
-"""Solve generated instances of several maps with a frozen backbone, and draw one of each.
+"""Solve generated instances of several maps with the weights that ship, and draw one of each.
 
 make solve        or        python examples/01_solve.py
 """
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib
 
-from helpers import get_backbone
 from rich.console import Console
 from rich.table import Table
 
@@ -16,19 +15,18 @@ from rl4co_prompt import Solver, TaskGenerator
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-COUNT = 16
+COUNT, SIZE = 16, 100
 PICTURE = Path("outputs/01_solve.png")
 
 
 def main() -> None:
-    backbone, size = get_backbone()
-    solver = Solver(backbone)
-    table = Table(title=f"{COUNT} instances of {size} customers: mean cost of the best tour")
-    for column in ("map", "n starts", "n starts x 8 copies", "seconds"):
+    solver = Solver.from_pretrained("cvrp")
+    table = Table(title=f"{COUNT} instances of {SIZE} customers: mean cost of the best tour")
+    for column in ("map", "one prompt", "8 prompts x 8 copies", "seconds"):
         table.add_column(column, justify="left" if column == "map" else "right")
     figure, axes = plt.subplots(1, 4, figsize=(14, 4), layout="constrained")
     for ax, name in zip(axes, ("uniform", "gm-3-10", "explosion", "grid"), strict=True):
-        instances = TaskGenerator(f"{size}-{name}")(COUNT, rng=0)
+        instances = TaskGenerator(f"{SIZE}-{name}")(COUNT, rng=0)
         solutions = solver.solve(instances)
         plain = sum(solution.attempts[0].cost for solution in solutions) / COUNT
         cost = sum(solution.cost for solution in solutions) / COUNT

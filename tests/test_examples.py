@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rl4co_prompt import PromptPool, Task, TaskGenerator
+from rl4co_prompt import PromptPool, Solver, Task, TaskGenerator
 from rl4co_prompt.evaluation.suites import generated_set
 from rl4co_prompt.inference.inputs import read_instances
 
@@ -29,9 +29,10 @@ def load(monkeypatch, tmp_path):
     return load
 
 
-def test_solve_prints_costs_and_draws_routes(load, monkeypatch, backbone, capsys):
+def test_solve_prints_costs_and_draws_routes(load, monkeypatch, policy, capsys):
     example = load("01_solve.py")
-    monkeypatch.setattr(example, "get_backbone", lambda: (backbone, 10))
+    monkeypatch.setattr(example, "SIZE", 10)
+    monkeypatch.setattr(example.Solver, "from_pretrained", lambda name: Solver(policy))
     example.main()
 
     assert "explosion" in capsys.readouterr().out
@@ -56,7 +57,7 @@ def test_prompts_work_reports_the_curve(load, monkeypatch, backbone, capsys):
 
 def test_instances_come_with_reference_costs(load, monkeypatch):
     pytest.importorskip("hygese")
-    load("01_solve.py")
+    load("02_prompts_work.py")
     import helpers
 
     def tiny(name, count):

@@ -48,7 +48,7 @@ def parse_methods(
     """
     words = names.split(",") if isinstance(names, str) else list(names or ())
     pools, shipped = list(pools), zoo.find(weights)
-    own = [] if shipped is None else [shipped.pool]
+    own = [shipped.pool] if shipped is not None and shipped.pool is not None else []
     methods: list[Method] = []
     for word in (str(word).strip() for word in words):
         methods += _parse(word, pools or own)

@@ -13,15 +13,16 @@ class Weights:
 
     Args:
         backbone: of :func:`rl4co_prompt.load_backbone`.
-        pool: of :meth:`rl4co_prompt.PromptPool.load`.
+        pool: of :meth:`rl4co_prompt.PromptPool.load`; None where no prompts ship.
     """
 
     backbone: Path
-    pool: Path
+    pool: Path | None
 
 
 def find(name: str | Path) -> Weights | None:
     """The weights of a name; None if it is not one of ours."""
     if str(name) not in NAMES:
         return None
-    return Weights(_FOLDER / f"{name}.safetensors", _FOLDER / f"{name}-prompts.safetensors")
+    pool = _FOLDER / f"{name}-prompts.safetensors"
+    return Weights(_FOLDER / f"{name}.safetensors", pool if pool.is_file() else None)
