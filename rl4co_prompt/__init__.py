@@ -1,7 +1,7 @@
 """Prompt learning for generalised vehicle routing, as a plugin for RL4CO.
 
 The public names load on first use, so that importing the package stays quick; importing it
-registers the environment ``multi_cvrp`` with RL4CO.
+registers the environments ``multi_cvrp`` and ``multi_task`` with RL4CO.
 """
 
 from importlib import import_module
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
     from rl4co_prompt.tasks.generator import TaskGenerator
     from rl4co_prompt.tasks.instance import Instance
+    from rl4co_prompt.tasks.problems import ProblemGenerator, task_env
     from rl4co_prompt.tasks.task import Task, training_tasks, unseen_tasks
     from rl4co_prompt.training.keys import fit_keys
     from rl4co_prompt.training.prompt_pomo import PromptPOMO
@@ -28,6 +29,7 @@ _HOME = {
     "Instance": "tasks.instance",
     "MultiTaskCVRPEnv": "tasks.env",
     "POMOPolicy": "policy.backbone",
+    "ProblemGenerator": "tasks.problems",
     "PromptPOMO": "training.prompt_pomo",
     "PromptPool": "policy.pool",
     "PromptedPolicy": "policy.policy",
@@ -38,6 +40,7 @@ _HOME = {
     "fit_keys": "training.keys",
     "load_backbone": "policy.backbone",
     "save_backbone": "policy.backbone",
+    "task_env": "tasks.problems",
     "training_tasks": "tasks.task",
     "unseen_tasks": "tasks.task",
 }
@@ -46,6 +49,7 @@ __all__ = [
     "Instance",
     "MultiTaskCVRPEnv",
     "POMOPolicy",
+    "ProblemGenerator",
     "PromptPOMO",
     "PromptPool",
     "PromptedPolicy",
@@ -56,6 +60,7 @@ __all__ = [
     "fit_keys",
     "load_backbone",
     "save_backbone",
+    "task_env",
     "training_tasks",
     "unseen_tasks",
 ]

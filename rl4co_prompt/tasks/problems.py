@@ -5,6 +5,7 @@ import math
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def usual_length(num_loc: int) -> float:
     """
     if num_loc >= LENGTHS[-1][0]:
         return LENGTHS[-1][1] * math.sqrt(num_loc / LENGTHS[-1][0])
-    for (low, short), (high, long) in zip(LENGTHS, LENGTHS[1:], strict=False):
+    for (low, short), (high, long) in pairwise(LENGTHS):
         if num_loc <= high:
             return short + (long - short) * max(0, num_loc - low) / (high - low)
     raise AssertionError
@@ -188,6 +189,6 @@ def follows_task(env: RL4COEnvBase) -> bool:
 
 def _parameters(kind: Any) -> set[str]:
     """That its constructors name, base classes' too."""
-    classes = [base for base in inspect.getmro(kind) if "__init__" in vars(base)]
-    names = {name for base in classes for name in inspect.signature(base.__init__).parameters}
-    return names - {"self", "kwargs", "args"} | {"max_penalty"}
+    makers = [vars(base)["__init__"] for base in inspect.getmro(kind) if "__init__" in vars(base)]
+    names = {name for make in makers for name in inspect.signature(make).parameters}
+    return names - {"self", "kwargs", "args"} | {"max_penalty"}  # PCTSP's is not in its signature

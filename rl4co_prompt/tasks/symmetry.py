@@ -1,7 +1,7 @@
 """The eight symmetries of the square that an environment's locations lie in."""
 
-from rl4co.envs import RL4COEnvBase
 from rl4co.data.transforms import dihedral_8_augmentation
+from rl4co.envs import RL4COEnvBase
 from torch import Tensor
 
 

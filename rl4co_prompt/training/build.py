@@ -73,7 +73,8 @@ def new_pool(
     """A pool with fitted keys; a pool of one prompt needs none."""
     pool = PromptPool.for_backbone(backbone, **pool_options)
     named = key_options.get("tasks")
-    tasks = training_tasks() if named is None else as_tasks(named)
+    problem = backbone.env_name
+    tasks = training_tasks(problem) if named is None else as_tasks(named, problem)
     if pool.num_prompts == 1:
         return pool
     options = dict(key_options)

@@ -74,7 +74,7 @@ class PromptProgressBar(RichProgressBar):
         metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
         shown: dict[str, Any] = {}
         if getattr(pl_module, "schedule", None) is not None:
-            shown["task"] = pl_module.env.task.name
+            shown["task"] = pl_module.env.generator.task.name
         if "train/max_reward" in metrics:
             shown["cost"] = -float(metrics["train/max_reward"])
         gaps = {key: value for key, value in metrics.items() if key.startswith("val/gap")}

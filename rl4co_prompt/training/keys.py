@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from rich.progress import track
+from rl4co.envs import RL4COEnvBase
 from rl4co.models.zoo.am import AttentionModelPolicy
 from safetensors.torch import load_file
 from sklearn.cluster import KMeans
@@ -23,8 +24,9 @@ from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature, instance_features
 from rl4co_prompt.policy.files import write_safetensors
 from rl4co_prompt.policy.pool import Keys
-from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
-from rl4co_prompt.tasks.task import Task, as_tasks
+from rl4co_prompt.tasks.problems import task_env
+from rl4co_prompt.tasks.reset import reset
+from rl4co_prompt.tasks.task import Task, as_tasks, only_problem
 
 CHUNK = 16  # instances per encoder pass; small ones stay in the cache
 
@@ -38,20 +40,22 @@ def fit_keys(
     seed: int = 0,
     feature: str = "code",
     progress: bool = True,
+    env: RL4COEnvBase | None = None,
 ) -> Keys:
     """Find ``groups * clusters`` keys on the backbone's device.
 
     Args:
         backbone: the frozen policy that features come from.
-        tasks: tasks or their names; fresh instances are drawn from each.
+        tasks: tasks of one problem or their names; fresh instances are drawn from each.
         per_task: instances per task.
         groups: equal groups of sizes, ascending; 1 clusters all sizes together.
         clusters: K-means centres per group.
         seed: of the instances and of K-means.
         feature: ``code`` or ``paper``.
         progress: show a progress bar.
+        env: of :func:`task_env`, where its instances are not the usual ones of the tasks.
     """
-    chosen = as_tasks(tasks)
+    chosen = as_tasks(tasks, backbone.env_name)
     if not chosen:
         raise ValueError("fit_keys needs at least one task, got none.")
     sizes = sorted({task.num_loc for task in chosen})
@@ -64,7 +68,7 @@ def fit_keys(
                 f"clusters={clusters} exceeds the {count} instances of sizes {part[0]} to "
                 f"{part[-1]}; K-means needs at least as many instances as keys."
             )
-    features = task_features(backbone, chosen, per_task, seed, feature, progress)
+    features = task_features(backbone, chosen, per_task, seed, feature, progress, env)
     vectors = features.flatten(0, 1).double().cpu()
     mean, std = vectors.mean(0), vectors.std(0, correction=0)
     std = std.where(std > 0, torch.ones_like(std))
@@ -98,7 +102,7 @@ def cached_keys(folder: str | Path) -> Callable[..., Keys]:
     """:func:`fit_keys` that keeps its results, by backbone and arguments, as files in a folder."""
 
     def fit(backbone: AttentionModelPolicy, tasks: Sequence[Task | str], **options: Any) -> Keys:
-        names = [task.name for task in as_tasks(tasks)]
+        names = [task.name for task in as_tasks(tasks, backbone.env_name)]
         options.setdefault("feature", "code")
         chosen = sorted((name, value) for name, value in options.items() if name != "progress")
         mark = fingerprint(backbone)
@@ -123,22 +127,31 @@ def task_features(
     seed: int = 0,
     feature: str = "code",
     progress: bool = False,
+    env: RL4COEnvBase | None = None,
 ) -> Tensor:
     """Features of fresh instances, before standardising. -> [task, instance, feature]"""
+    problem = only_problem(tasks)
+    if problem != backbone.env_name:
+        raise ValueError(
+            f"The tasks are of {problem}, the backbone is of {backbone.env_name}; write "
+            f"{backbone.env_name}:SIZE-GEOMETRY."
+        )
     recipe = get_feature(feature)
     encoder = backbone.encoder
     was_training = encoder.training
     encoder.eval()
-    env = MultiTaskCVRPEnv(tasks[0])
+    env = task_env(tasks[0]) if env is None else env
+    now = env.generator.task
     device = next(encoder.parameters()).device
     found = []
     for index, task in enumerate(
         track(tasks, "features of the tasks", disable=not progress, transient=True)
     ):
-        env.task = task
+        env.generator.task = task
         batch = env.generator(per_task, rng=seed * 1_000_003 + index).to(device)
-        parts = (env.reset(part) for part in batch.split(CHUNK))
+        parts = (reset(env, part) for part in batch.split(CHUNK))
         found.append(torch.cat([instance_features(encoder, td, recipe)[0] for td in parts]).cpu())
+    env.generator.task = now
     encoder.train(was_training)
     return torch.stack(found)
 
