@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rl4co_prompt.tasks.instance import Instance
     from rl4co_prompt.tasks.problems import ProblemGenerator, task_env
     from rl4co_prompt.tasks.task import Task, training_tasks, unseen_tasks
+    from rl4co_prompt.training.grow import add_distribution, merge_pools
     from rl4co_prompt.training.keys import fit_keys
     from rl4co_prompt.training.prompt_pomo import PromptPOMO
 
@@ -37,8 +38,10 @@ _HOME = {
     "Solver": "inference.solver",
     "Task": "tasks.task",
     "TaskGenerator": "tasks.generator",
+    "add_distribution": "training.grow",
     "fit_keys": "training.keys",
     "load_backbone": "policy.backbone",
+    "merge_pools": "training.grow",
     "save_backbone": "policy.backbone",
     "task_env": "tasks.problems",
     "training_tasks": "tasks.task",
@@ -57,8 +60,10 @@ __all__ = [
     "Solver",
     "Task",
     "TaskGenerator",
+    "add_distribution",
     "fit_keys",
     "load_backbone",
+    "merge_pools",
     "save_backbone",
     "task_env",
     "training_tasks",
