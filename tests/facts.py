@@ -126,9 +126,10 @@ a training step that moves the prompts alone, a saved pool that gives the same t
 one, two sizes with one environment. `python -m tests.facts > docs/problems.md` writes this page.
 
 * **starts**: where the rollouts of an instance begin, found from its reset mask
-  (`rl4co_prompt/rollout/starts.py`). An instance with fewer starts than others of its batch takes
-  its own in turn. *samples*: the policy draws the first node, too, as many tours as there are
-  nodes, and their mean is the baseline; `PromptPOMO(rollouts="samples")` does so on any problem.
+  (`rl4co_prompt/rollout/starts.py`), by `PromptedPolicy` whoever calls it. An instance
+  with fewer starts than others of its batch takes its own in turn. *samples*: the policy draws the
+  first node, too, as many tours as there are nodes, and their mean is the baseline;
+  `PromptPOMO(rollouts="samples")` does so on any problem.
 * **copies**: the eight symmetries of the square in validation and test.
 * **tasks**: `task_env("NAME:50-cluster")` draws instances on any of our maps, and a schedule may
   change size and map.

@@ -50,6 +50,21 @@ def rollout_options(
     return {"num_samples": number, "decode_type": "sampling"}
 
 
+def with_starts(td: TensorDict, options: dict[str, Any], usual: str) -> dict[str, Any]:
+    """A policy's options, and where they ask for starts without saying which, these.
+
+    Args:
+        usual: the decode type where the options have none.
+    """
+    number, given = options.get("num_starts"), options.get("actions") is not None
+    asked = "multistart" in (options.get("decode_type") or usual) or options.get("multistart")
+    asked = (asked and not given) if number is None else number > 1
+    if not asked or options.get("select_start_nodes_fn") is not None:
+        return options
+    number = count_starts(td) if number is None else number
+    return options | {"num_starts": number, "select_start_nodes_fn": select_starts}
+
+
 def _allowed(td: TensorDict) -> Tensor:
     """[batch, node]; every instance has at least one."""
     allowed: Tensor = td["action_mask"].clone()

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from rl4co_prompt import zoo
 from rl4co_prompt.policy.backbone import fingerprint
-from rl4co_prompt.policy.features import get_feature, instance_features
+from rl4co_prompt.policy.features import get_feature
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.rollout.starts import rollout_options
@@ -31,11 +32,9 @@ from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.symmetry import Symmetries, square_of
 from rl4co_prompt.tasks.task import PROBLEMS, Task, as_task
 from rl4co_prompt.training.batches import seeded
-from rl4co_prompt.training.keys import CHUNK
+from rl4co_prompt.training.keys import batch_features
 
 LOOKS = 10  # times in a training that the new prompt is compared with the best so far
-
-Instances = TensorDict | Sequence[TensorDict] | Sequence[Instance]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Training:
 def add_distribution(
     pool: PromptPool | str | Path,
     backbone: AttentionModelPolicy,
-    instances: Instances,
+    instances: TensorDict | Sequence[Any],
     env: RL4COEnvBase | None = None,
     task: Task | str | None = None,
     name: str | None = None,
@@ -93,17 +92,18 @@ def add_distribution(
     _check_keys(pool)
     env = _environment(backbone, task) if env is None else env
     device = next(backbone.parameters()).device
-    groups = [reset(env, batch.to(device)) for batch in _batches(instances)]
-    features = _features(pool, backbone, groups)
-    nearest = pool.select(features.to(pool.keys.device))[:, 0]
-    row = int(nearest.mode().values)
+    batches = _batches(instances)
+    found = [batch_features(backbone, env, batch, pool.feature) for batch in batches]
+    features = torch.cat(found).to(pool.keys.device)
+    row = int(pool.select(features)[:, 0].mode().values)
+    groups = [reset(env, batch.to(device)) for batch in batches]
     fresh = None if task is None else (env, as_task(task, backbone.env_name))
     pair = _trained(_alone(pool, row), backbone, env, groups, fresh, training, progress)
     if name is None:
         name = "own" if fresh is None else fresh[1].name
-    key = _standardised(pool, features.to(pool.keys.device)).mean(0, keepdim=True)
+    key = _standardised(pool, features).mean(0, keepdim=True)
     grown = _joined(pool, key, pair, (name,))
-    new = (grown.select(features.to(grown.keys.device))[:, 0] == pool.num_prompts).float().mean()
+    new = (grown.select(features)[:, 0] == pool.num_prompts).float().mean()
     if new < 0.5:
         warnings.warn(
             f"Only {new:.0%} of the instances are nearest to their own new key; they differ more "
@@ -163,26 +163,17 @@ def _environment(backbone: AttentionModelPolicy, task: Task | str | None) -> RL4
     return task_env(as_task(task or "20-uniform", problem), check_solution=False)
 
 
-def _batches(instances: Instances) -> list[TensorDict]:
+def _batches(instances: TensorDict | Sequence[Any]) -> list[TensorDict]:
     """One for each size."""
     given = [instances] if isinstance(instances, TensorDict) else list(instances)
     if not given or not all(len(x) for x in given if isinstance(x, TensorDict)):
         raise ValueError("A new distribution needs at least one instance, got none.")
     if all(isinstance(x, TensorDict) and x.batch_dims == 1 for x in given):
-        return given  # type: ignore[return-value]
+        return given
     if not all(isinstance(x, Instance) for x in given):
         raise TypeError("instances must be a TensorDict [batch], several of them, or Instances.")
-    sizes = sorted({x.num_customers for x in given})  # type: ignore[union-attr]
-    return [as_tensordict([x for x in given if x.num_customers == size]) for size in sizes]  # type: ignore[misc, union-attr]
-
-
-@torch.no_grad()
-def _features(pool: PromptPool, backbone: AttentionModelPolicy, groups: list[TensorDict]) -> Tensor:
-    """Of all reset instances, before standardising. -> [instance, feature]"""
-    backbone.eval()
-    recipe = get_feature(pool.feature)
-    parts = [part for td in groups for part in td.split(CHUNK)]
-    return torch.cat([instance_features(backbone.encoder, part, recipe)[0] for part in parts])
+    sizes = sorted({x.num_customers for x in given})
+    return [as_tensordict([x for x in given if x.num_customers == size]) for size in sizes]
 
 
 def _standardised(pool: PromptPool, features: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ import torch
 from rl4co.envs import get_env
 from tensordict import TensorDict
 
-from rl4co_prompt.rollout.starts import count_starts, rollout_options, select_starts
+from rl4co_prompt import PromptedPolicy, PromptPool
+from rl4co_prompt.rollout.starts import count_starts, rollout_options, select_starts, with_starts
+from tests.facts import FACTS
 from tests.rollout.policies import SMALL, FastPolicy, instances
 
 
@@ -45,6 +47,36 @@ def test_starts_and_samples_can_be_asked_for():
 def test_an_instance_without_a_first_node_is_refused():
     with pytest.raises(ValueError, match="allows no first node"):
         count_starts(state([[False, False]]))
+
+
+def test_options_get_starts_only_where_they_ask_for_some():
+    td = state([[False, True, True]])
+    full = {"num_starts": 2, "select_start_nodes_fn": select_starts}
+    own = {"num_starts": 2, "select_start_nodes_fn": max}
+    tours = torch.zeros(1)
+
+    assert with_starts(td, {}, "multistart_sampling") == full
+    assert with_starts(td, {"num_starts": 5}, "greedy") == full | {"num_starts": 5}
+    assert with_starts(td, own, "greedy") == own
+    for options in ({}, {"num_samples": 3}, {"num_starts": 1}, {"actions": tours}):
+        assert with_starts(td, options, "greedy") == options
+    assert with_starts(td, {"actions": tours, "num_starts": 2}, "greedy").keys() > full.keys()
+
+
+@pytest.mark.parametrize("name", ["op", "mtvrp", "cvrpmvc", "svrp", "smtwtp", "mdcpdp", "shpp"])
+@pytest.mark.parametrize("budget", [None, 0.1])
+def test_a_prompted_policy_starts_right_where_rl4co_does_not(name, budget):
+    env = next(fact for fact in FACTS if fact.name == name).env()
+    torch.manual_seed(0)
+    backbone = FastPolicy(env_name=name, normalization="instance", **SMALL)
+    policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 1, 2)).eval()
+    policy.set_rollouts(memory_budget=budget)
+    td = instances(env, batch=8)
+    with torch.no_grad():
+        out = policy(td, env, decode_type="multistart_greedy")
+    first = out["actions"][:, 0]
+
+    assert torch.equal(first, select_starts(td, env, len(first) // 8))
 
 
 @pytest.mark.parametrize("name", ["tsp", "cvrp", "cvrptw", "sdvrp", "pctsp", "pdp"])
