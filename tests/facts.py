@@ -73,7 +73,8 @@ FACTS = (
     Fact(
         "mtsp",
         params=lambda n: {"num_loc": n + 1},
-        notes="RL4CO's loop has no starts and no batch of one; its sizes count the depot.",
+        notes="RL4CO's loop has no starts and no batch of one; its sizes count the depot, and its "
+        'cost_type="sum" fails.',
     ),
     Fact(
         "mtvrp",
