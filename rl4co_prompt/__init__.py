@@ -1,7 +1,7 @@
 """Prompt learning for generalised vehicle routing, as a plugin for RL4CO.
 
 The public names load on first use, so that importing the package stays quick; importing it
-registers the environment ``multi_cvrp`` with RL4CO.
+registers the environments ``multi_cvrp`` and ``multi_task`` with RL4CO.
 """
 
 from importlib import import_module
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
     from rl4co_prompt.tasks.generator import TaskGenerator
     from rl4co_prompt.tasks.instance import Instance
+    from rl4co_prompt.tasks.problems import ProblemGenerator, task_env
     from rl4co_prompt.tasks.task import Task, training_tasks, unseen_tasks
+    from rl4co_prompt.training.grow import add_distribution, merge_pools
     from rl4co_prompt.training.keys import fit_keys
     from rl4co_prompt.training.prompt_pomo import PromptPOMO
 
@@ -35,6 +37,7 @@ _HOME = {
     "Instance": "tasks.instance",
     "MultiTaskCVRPEnv": "tasks.env",
     "POMOPolicy": "policy.backbone",
+    "ProblemGenerator": "tasks.problems",
     "PromptPOMO": "training.prompt_pomo",
     "PromptPool": "policy.pool",
     "PromptedPolicy": "policy.policy",
@@ -42,10 +45,13 @@ _HOME = {
     "Solver": "inference.solver",
     "Task": "tasks.task",
     "TaskGenerator": "tasks.generator",
+    "add_distribution": "training.grow",
     "fit_keys": "training.keys",
     "import_weights": "policy.importing",
     "load_backbone": "policy.backbone",
+    "merge_pools": "training.grow",
     "save_backbone": "policy.backbone",
+    "task_env": "tasks.problems",
     "training_tasks": "tasks.task",
     "unseen_tasks": "tasks.task",
 }
@@ -55,6 +61,7 @@ __all__ = [
     "Instance",
     "MultiTaskCVRPEnv",
     "POMOPolicy",
+    "ProblemGenerator",
     "PromptPOMO",
     "PromptPool",
     "PromptedPolicy",
@@ -62,10 +69,13 @@ __all__ = [
     "Solver",
     "Task",
     "TaskGenerator",
+    "add_distribution",
     "fit_keys",
     "import_weights",
     "load_backbone",
+    "merge_pools",
     "save_backbone",
+    "task_env",
     "training_tasks",
     "unseen_tasks",
 ]

@@ -13,7 +13,7 @@ REGISTRY_MODULE = "rl4co.envs"
 
 
 class _RegisterAfterImport(MetaPathFinder):
-    """Finds ``rl4co.envs`` as Python would, and adds our environment once it has run."""
+    """Finds ``rl4co.envs`` as Python would, and adds our environments once it has run."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -28,7 +28,7 @@ class _RegisterAfterImport(MetaPathFinder):
     def _then_register(self, exec_module: Any) -> Any:
         def run(module: ModuleType) -> None:
             exec_module(module)
-            module.ENV_REGISTRY["multi_cvrp"] = _multi_cvrp
+            module.ENV_REGISTRY.update(_ENVIRONMENTS)
             sys.meta_path.remove(self)
 
         return run
@@ -38,9 +38,16 @@ def _multi_cvrp(*args: Any, **options: Any) -> Any:
     return import_module("rl4co_prompt.tasks.env").MultiTaskCVRPEnv(*args, **options)
 
 
+def _multi_task(*args: Any, **options: Any) -> Any:
+    return import_module("rl4co_prompt.tasks.problems").task_env(*args, **options)
+
+
+_ENVIRONMENTS = {"multi_cvrp": _multi_cvrp, "multi_task": _multi_task}
+
+
 def register_with_rl4co() -> None:
     """Register now if RL4CO's environments are loaded, else right after they are."""
     if REGISTRY_MODULE in sys.modules:
-        sys.modules[REGISTRY_MODULE].ENV_REGISTRY["multi_cvrp"] = _multi_cvrp
+        sys.modules[REGISTRY_MODULE].ENV_REGISTRY.update(_ENVIRONMENTS)
     elif not any(isinstance(finder, _RegisterAfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _RegisterAfterImport())

@@ -55,6 +55,21 @@ def test_prompts_work_reports_the_curve(load, monkeypatch, backbone, capsys):
     assert PromptPool.load("here/02_pool.safetensors").num_prompts == 2
 
 
+@pytest.mark.parametrize("problem", ["tsp", "pdp"])
+def test_other_problems_reports_rewards(load, monkeypatch, capsys, problem):
+    example = load("03_other_problems.py")
+    small = {"HOME": 6, "AWAY": 8, "COUNT": 4, "BACKBONE_SIZE": 8, "PROMPT_SIZE": 4}
+    for name, value in small.items():
+        monkeypatch.setattr(example, name, value)
+    words = ["--problem", problem, "--backbone-epochs", "1", "--epochs", "3"]
+    monkeypatch.setattr(sys, "argv", ["03", *words])
+    example.main()
+
+    shown = capsys.readouterr().out
+    assert "frozen alone" in shown
+    assert f"{problem}:8-gm-3-10" in shown
+
+
 def test_instances_come_with_reference_costs(load, monkeypatch):
     pytest.importorskip("hygese")
     load("02_prompts_work.py")

@@ -10,13 +10,14 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from rl4co_prompt import PromptPool, save_backbone
+from rl4co_prompt import POMOPolicy, PromptPool, save_backbone
 from rl4co_prompt._configs import config_dir
 
 EXPERIMENTS = sorted(
     str(path.relative_to(config_dir() / "experiment").with_suffix(""))
     for path in (config_dir() / "experiment").rglob("*.yaml")
 )
+OTHERS = ("tsp", "cvrptw", "op", "pctsp", "pdp")
 SMALL = [
     "trainer.max_epochs=2",
     "trainer.accelerator=cpu",
@@ -53,9 +54,10 @@ def weights(backbone, tmp_path):
 
 def test_there_are_the_promised_experiments():
     assert {"prompt/cvrp", "prompt/cvrp_paper", "prompt/cvrp_cpu"} <= set(EXPERIMENTS)
+    assert {f"prompt/{name}" for name in OTHERS} <= set(EXPERIMENTS)
 
 
-@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if name.startswith("prompt")])
+@pytest.mark.parametrize("experiment", ["prompt/cvrp", "prompt/cvrp_cpu", "prompt/cvrp_paper"])
 def test_every_experiment_composes_and_builds(experiment, weights, tmp_path):
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         cfg = compose(
@@ -71,6 +73,58 @@ def test_every_experiment_composes_and_builds(experiment, weights, tmp_path):
     assert model.policy.train_decode_type == f"multistart_{'greedy' if paper else 'sampling'}"
     assert model.batch_follows_size == (experiment == "prompt/cvrp")
     instantiate(cfg.trainer)
+
+
+def composed(experiment, folder, *words):
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return compose(
+            "main",
+            [f"experiment={experiment}", f"paths.root_dir={folder}", "paths.output_dir=.",
+             "trainer.accelerator=cpu", "trainer.devices=1", "trainer.default_root_dir=null",
+             *words],
+        )  # fmt: skip
+
+
+def fit_one_batch(cfg):
+    """-> the model, and what of its policy has moved"""
+    model = instantiate(cfg.model, instantiate(cfg.env))
+    trainer = instantiate(
+        cfg.trainer, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        limit_val_batches=1,
+    )  # fmt: skip
+    before = {key: value.clone() for key, value in model.policy.state_dict().items()}
+    trainer.fit(model)
+    after = model.policy.state_dict()
+    return model, {key for key, value in before.items() if not torch.equal(value, after[key])}
+
+
+@pytest.mark.parametrize("problem", OTHERS)
+def test_experiments_of_other_problems_run(problem, tmp_path):
+    """One batch, on two sizes and maps."""
+    backbone = POMOPolicy(problem, 16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
+    weights = save_backbone(backbone, tmp_path / "backbone.safetensors")
+    small = [word for word in SMALL if not word.startswith(("tasks", "model.val_tasks"))]
+    tasks = ["tasks=[10-uniform,12-gaussian]", "model.val_tasks=[10-uniform,12-grid]"]
+    cfg = composed(f"prompt/{problem}", tmp_path, f"backbone={weights}", *small, *tasks)
+    model, moved = fit_one_batch(cfg)
+
+    assert moved == {"encoder.pool.prompts"}
+    assert {task.name for task in model.schedule.tasks} == {
+        f"{problem}:10-uniform",
+        f"{problem}:12-gaussian",
+    }
+
+
+@pytest.mark.parametrize("problem", ["tsp", "op"])
+def test_a_backbone_of_another_problem_can_be_trained(problem, tmp_path):
+    words = ["size=10", "model.train_data_size=4", "model.batch_size=4", "trainer.max_epochs=1"]
+    net = "{embed_dim: 16, num_encoder_layers: 2, num_heads: 2, feedforward_hidden: 32}"
+    words += [f"problem={problem}", f"model.policy.options={net}", "model.val_data_size=2"]
+    cfg = composed("backbone/pomo", tmp_path, *words)
+    model, moved = fit_one_batch(cfg)
+
+    assert model.policy.env_name == problem
+    assert len(moved) > 5
 
 
 TINY = "{embed_dim: 16, num_encoder_layers: 2, num_heads: 2, feedforward_hidden: 32}"

@@ -2,10 +2,10 @@
 
 import sys
 
-from rl4co_prompt.cli import data, evaluate, pools, solve, weights
+from rl4co_prompt.cli import data, evaluate, grow, pools, solve, weights
 from rl4co_prompt.cli.app import app
 
-__all__ = ["app", "data", "evaluate", "main", "pools", "solve", "weights"]
+__all__ = ["app", "data", "evaluate", "grow", "main", "pools", "solve", "weights"]
 
 
 def main() -> None:

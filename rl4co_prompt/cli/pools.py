@@ -1,11 +1,14 @@
 """Commands about prompt pools."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rl4co_prompt.cli.app import Json, app, one_sentence_errors, print_json
+
+if TYPE_CHECKING:
+    from rl4co_prompt.policy.pool import PromptPool
 
 
 @app.command()
@@ -40,7 +43,7 @@ def keys(
             backbone_options={"num_heads": num_heads},
         )
         policy.save(out)
-        _show(policy.pool, as_json)
+        show_pool(policy.pool, as_json)
 
 
 @app.command()
@@ -55,10 +58,11 @@ def info(
     with one_sentence_errors():
         from rl4co_prompt.policy.pool import PromptPool
 
-        _show(PromptPool.load(pool), as_json)
+        show_pool(PromptPool.load(pool), as_json)
 
 
-def _show(pool, as_json: bool) -> None:
+def show_pool(pool: "PromptPool", as_json: bool) -> None:
+    """What a pool holds."""
     if not as_json:
         typer.echo(pool.summary())
         return

@@ -1,5 +1,6 @@
 """PromptedPolicy: a drop-in for RL4CO's attention policies."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rl4co_prompt.policy.backbone import fingerprint, load_backbone
 from rl4co_prompt.policy.encoder import PROMPT, PromptedEncoder
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.rollout.engine import Call, FastDecoding
+from rl4co_prompt.rollout.starts import with_starts
 
 _COPIED = ("env_name", "temperature", "tanh_clipping", "mask_logits")
 _DECODE_TYPES = ("train_decode_type", "val_decode_type", "test_decode_type")
@@ -93,6 +95,18 @@ class PromptedPolicy(FastDecoding):
             RL4CO's dictionary, and ``prompt`` [batch], the index of the prompt kept.
         """
         return super().forward(td, env, phase, *arguments, num_prompts=num_prompts, **options)
+
+    def solve_in_parts(
+        self,
+        td: TensorDict,
+        env: str | RL4COEnvBase | None = None,
+        engine: str | None = None,
+        **options: Any,
+    ) -> Iterator[dict]:
+        """As in :meth:`FastDecoding.solve_in_parts`; starts are those that the instances allow."""
+        phase = options.get("phase", "train")
+        usual = getattr(self, f"{phase}_decode_type")
+        return super().solve_in_parts(td, env, engine, **with_starts(td, options, usual))
 
     def plan(
         self, env: RL4COEnvBase, engine: str | None = None, num_prompts: int = 1, **options: Any

@@ -5,6 +5,8 @@ import torch
 from rl4co.models.zoo.am.decoder import AttentionModelDecoder
 from tensordict import TensorDict
 
+from rl4co_prompt.rollout.contexts import takes_grid
+
 MEGABYTE = 2**20
 CPU_MEGABYTES = 1024
 
@@ -52,7 +54,8 @@ def rollout_bytes(
     state = 4 * (8 * nodes + 8 * width)
     if engine == "lean":
         return 4 * 12 * nodes * width, tour + state
-    copies = 4 * 4 * nodes * width if decoder.is_dynamic_embedding else 0
+    copied = 4 if decoder.is_dynamic_embedding else 0 if takes_grid(decoder, len(td), 2) else 1
+    copies = 4 * copied * nodes * width
     data = 3 * td.bytes() / max(1, len(td))
     return 4 * 6 * nodes * width, tour + state + data + copies
 

@@ -1,12 +1,13 @@
 """The generic path: any RL4CO environment, stepped as RL4CO does, without its copies.
 
 The rollouts of an instance lie side by side, [batch * start], so that [batch, start] is a view;
-keys and values are shared by them, or repeated once where an environment changes them.
+keys and values are shared by them, or repeated once where an environment changes them. Node
+embeddings are repeated, too, where a context can't read them otherwise.
 """
 
 import math
 
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co_prompt.rollout import noise
+from rl4co_prompt.rollout.contexts import takes_grid
 from rl4co_prompt.rollout.decoding import Decoding
 from rl4co_prompt.rollout.faults import NO_LIMIT, check_tours, never_done
 from rl4co_prompt.rollout.lean import choose
@@ -72,11 +74,10 @@ class Cache:
     def __init__(self, decoder: AttentionModelDecoder, cache: PrecomputedCache, count: int):
         self.decoder, self.cache = decoder, cache
         self.dynamic = decoder.is_dynamic_embedding
+        grid = self.dynamic or takes_grid(decoder, len(cache.node_embeddings), count)
+        self.rows = None if grid else _with_nodes_repeated(cache, count)
         if self.dynamic and count > 1:  # what an environment changes, each rollout has of its own
-            parts = (getattr(cache, field.name) for field in fields(cache))
-            self.cache = PrecomputedCache(
-                *(x.repeat_interleave(count, 0) if isinstance(x, Tensor) else x for x in parts)
-            )
+            self.cache = PrecomputedCache(*(_repeated(x, count) for x in cache.fields))
         self.pointer_key = cache.logit_key.transpose(1, 2) / math.sqrt(cache.logit_key.shape[-1])
 
     def logits(self, walk: Walk) -> tuple[Tensor, Tensor]:
@@ -84,8 +85,9 @@ class Cache:
         decoder, cache, td = self.decoder, self.cache, walk.td
         if self.dynamic:
             return decoder(td, cache)
-        grid = td.view(*walk.shape) if walk.shape[1] > 1 else td
-        query, mask = decoder._compute_q(cache, grid), grid["action_mask"]
+        query, mask = self._query(walk), td["action_mask"]
+        if walk.shape[1] > 1:
+            mask = mask.view(*walk.shape, -1)
         pointer, key, value = decoder.pointer, cache.glimpse_key, cache.glimpse_val
         if type(pointer) is PointerAttention:  # its forward pass, but for a test that waits
             glimpse = pointer._project_out(pointer._inner_mha(query, key, value, mask), mask)
@@ -93,6 +95,26 @@ class Cache:
         else:
             logits = pointer(query, key, value, cache.logit_key, mask)
         return logits.reshape(len(td), -1), mask.reshape(len(td), -1)
+
+    def _query(self, walk: Walk) -> Tensor:
+        """[batch, start, embed]"""
+        td, shape = walk.td, walk.shape
+        if self.rows is None:
+            return self.decoder._compute_q(self.cache, td.view(*shape) if shape[1] > 1 else td)
+        if len(td) > 1:
+            return self.decoder._compute_q(self.rows, td).view(*shape, -1)
+        twice = _with_nodes_repeated(self.rows, 2)  # contexts that squeeze need two rows
+        return self.decoder._compute_q(twice, torch.cat((td, td)))[:1]
+
+
+def _with_nodes_repeated(cache: PrecomputedCache, count: int) -> PrecomputedCache:
+    """What queries read, a row for each rollout; keys and values stay shared."""
+    nodes, context = (_repeated(x, count) for x in (cache.node_embeddings, cache.graph_context))
+    return replace(cache, node_embeddings=nodes, graph_context=context)
+
+
+def _repeated(x: Any, count: int) -> Any:
+    return x.repeat_interleave(count, 0) if isinstance(x, Tensor) else x
 
 
 def log_probs_of(logits: Tensor, mask: Tensor, decoding: Decoding) -> Tensor:

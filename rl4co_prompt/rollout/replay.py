@@ -19,6 +19,7 @@ from torch import Tensor
 
 from rl4co_prompt.rollout import compiled, generic, lean
 from rl4co_prompt.rollout.budget import chunk_sizes
+from rl4co_prompt.rollout.contexts import takes_grid
 from rl4co_prompt.rollout.decoding import Decoding
 from rl4co_prompt.rollout.pointer import PointerModel
 
@@ -215,7 +216,8 @@ class GenericReplay:
         """Instances and steps at once."""
         batch, starts, steps = actions.shape
         nodes, width = self.cache.node_embeddings.shape[1:]
-        copies = starts if self.decoder.is_dynamic_embedding else 1
+        shared = takes_grid(self.decoder, batch, starts) and not self.decoder.is_dynamic_embedding
+        copies = 1 if shared else starts
         per_step = 4 * (starts * (10 * nodes + 10 * width) + 6 * copies * nodes * width)
         per_instance = 4 * 12 * copies * nodes * width + 2 * starts * self.td.bytes() / batch
         return chunk_sizes(batch, steps, per_instance, per_step, self.budget)

@@ -1,5 +1,7 @@
 """TaskGenerator: RL4CO's data generator for one task at a time."""
 
+from abc import abstractmethod
+
 import torch
 
 from rl4co.envs.common.utils import Generator
@@ -9,11 +11,62 @@ from rl4co_prompt.tasks.laws import place_depot
 from rl4co_prompt.tasks.task import Task, as_task
 
 
-class TaskGenerator(Generator):
-    """Draw CVRP instances from one :class:`Task`.
+class FollowsTask(Generator):
+    """Draws instances of one task of a problem.
 
     Assign ``generator.task = other`` to change the distribution; nothing is cached, so the next
     batch follows the new task.
+
+    Args:
+        task: the task or its name.
+        device: where instances are drawn.
+    """
+
+    def __init__(self, task: Task | str, device: torch.device | str = "cpu"):
+        super().__init__()
+        self._task = as_task(task)
+        self.task = self._task
+        self.device = torch.device(device)
+
+    @property
+    def task(self) -> Task:
+        return self._task
+
+    @task.setter
+    def task(self, task: Task | str) -> None:
+        problem = self._task.problem
+        new = as_task(task, problem)
+        if new.problem != problem:
+            raise ValueError(f"The instances are of {problem}, the task {new.name} is not.")
+        self._task = new
+
+    @property
+    def num_loc(self) -> int:
+        return self.task.num_loc
+
+    def __call__(
+        self, batch_size: int | list[int] | torch.Size, rng: torch.Generator | int | None = None
+    ) -> TensorDict:
+        """Draw a batch.
+
+        Args:
+            batch_size: number of instances, or a shape.
+            rng: a random generator (its device is where the instances are drawn) or a seed;
+                torch's global one by default, as in RL4CO's generators.
+        """
+        shape = torch.Size([batch_size] if isinstance(batch_size, int) else batch_size)
+        if rng is None:
+            rng = _global_generator(self.device)
+        elif isinstance(rng, int):
+            rng = torch.Generator(self.device).manual_seed(rng)
+        return self._generate(shape, rng)
+
+    @abstractmethod
+    def _generate(self, batch_size: torch.Size, rng: torch.Generator) -> TensorDict: ...
+
+
+class TaskGenerator(FollowsTask):
+    """Draw CVRP instances from one :class:`Task`.
 
     Args:
         task: the task or its name; 100 uniform customers by default.
@@ -37,7 +90,6 @@ class TaskGenerator(Generator):
         depot: str | None = None,
         device: torch.device | str = "cpu",
     ):
-        super().__init__()
         fields = {
             "num_loc": num_loc,
             "geometry": geometry,
@@ -48,42 +100,15 @@ class TaskGenerator(Generator):
         given = {name: value for name, value in fields.items() if value is not None}
         if task is not None and given:
             raise ValueError(f"Give either task or {', '.join(given)}, not both.")
-        self.task = Task(**given) if task is None else task  # type: ignore[arg-type]
-        self.device = torch.device(device)
-
-    @property
-    def task(self) -> Task:
-        return self._task
-
-    @task.setter
-    def task(self, task: Task | str) -> None:
-        self._task = as_task(task)
-
-    @property
-    def num_loc(self) -> int:
-        return self.task.num_loc
+        chosen = Task(**given) if task is None else as_task(task)  # type: ignore[arg-type]
+        if chosen.problem != "cvrp":
+            raise ValueError(f"{chosen.name} is no task of CVRP; make its env by task_env.")
+        super().__init__(chosen, device)
 
     @property
     def capacity(self) -> int:
         assert self.task.capacity is not None  # Task fills it in
         return self.task.capacity
-
-    def __call__(
-        self, batch_size: int | list[int] | torch.Size, rng: torch.Generator | int | None = None
-    ) -> TensorDict:
-        """Draw a batch.
-
-        Args:
-            batch_size: number of instances, or a shape.
-            rng: a random generator (its device is where the instances are drawn) or a seed;
-                torch's global one by default, as in RL4CO's generators.
-        """
-        shape = torch.Size([batch_size] if isinstance(batch_size, int) else batch_size)
-        if rng is None:
-            rng = _global_generator(self.device)
-        elif isinstance(rng, int):
-            rng = torch.Generator(self.device).manual_seed(rng)
-        return self._generate(shape, rng)
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator) -> TensorDict:
         num_loc, device = self.num_loc, rng.device

@@ -18,10 +18,13 @@ class Schedule(ABC):
     Args:
         tasks: tasks or their names; the paper's 341 training tasks by default.
         seed: of the random choices, where there are any.
+        problem: of the default tasks, and of names that tell none.
     """
 
-    def __init__(self, tasks: Sequence[Task | str] | None = None, seed: int = 0):
-        self.tasks = training_tasks() if tasks is None else as_tasks(tasks)
+    def __init__(
+        self, tasks: Sequence[Task | str] | None = None, seed: int = 0, problem: str = "cvrp"
+    ):
+        self.tasks = training_tasks(problem) if tasks is None else as_tasks(tasks, problem)
         if not self.tasks:
             raise ValueError("A schedule needs at least one task, got none.")
         self.seed = seed

@@ -19,6 +19,37 @@ UNSEEN_SIZES = (50, 100)
 UNSEEN_GEOMETRIES = ("cluster", "expansion", "explosion", "implosion", "grid", "mixed")
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What tasks of one of RL4CO's problems can say.
+
+    Args:
+        depot: whether there is one.
+        demand: whether customers have demands and vehicles a capacity.
+        even: whether customers come in pairs.
+    """
+
+    depot: bool = True
+    demand: bool = False
+    even: bool = False
+
+
+PROBLEMS = {
+    "cvrp": Problem(demand=True),
+    "cvrpmvc": Problem(demand=True),
+    "cvrptw": Problem(demand=True),
+    "mtsp": Problem(),
+    "mtvrp": Problem(),
+    "op": Problem(),
+    "pctsp": Problem(),
+    "pdp": Problem(even=True),
+    "sdvrp": Problem(demand=True),
+    "spctsp": Problem(),
+    "svrp": Problem(),
+    "tsp": Problem(depot=False),
+}
+
+
 def default_capacity(num_loc: int) -> int:
     """The vehicle capacity that the paper's data has at a size."""
     return math.ceil(30 + num_loc / 5) if num_loc >= 20 else 20
@@ -31,7 +62,7 @@ def batch_size_for(num_loc: int) -> int:
 
 @dataclass(frozen=True)
 class Task:
-    """One distribution of CVRP instances: a size, a map, a vehicle capacity, a law of demands.
+    """One distribution of instances: a size, a map, a vehicle capacity, a law of demands.
 
     Args:
         num_loc: number of customers.
@@ -40,6 +71,7 @@ class Task:
             to the mean demand.
         demand: a :class:`Demand` or its name; the paper's whole numbers from 1 to 9 by default.
         depot: ``centre``, ``corner`` or ``random``; ``None`` where the geometry puts it.
+        problem: one of :data:`PROBLEMS`.
     """
 
     num_loc: int = 100
@@ -47,6 +79,7 @@ class Task:
     capacity: int | None = None
     demand: Demand = Between()  # noqa: RUF009, immutable
     depot: str | None = None
+    problem: str = "cvrp"
 
     def __post_init__(self) -> None:
         for field, kind, read in (
@@ -62,6 +95,7 @@ class Task:
             raise ValueError(f"depot must be one of {', '.join(DEPOTS)}, got {self.depot!r}.")
         if not isinstance(self.num_loc, int) or self.num_loc < 1:
             raise ValueError(f"num_loc must be a whole number of at least 1, got {self.num_loc!r}.")
+        self._check_problem()
         if self.capacity is None:
             object.__setattr__(self, "capacity", self._usual_capacity())
         elif not isinstance(self.capacity, int) or self.capacity < self.demand.largest:
@@ -70,12 +104,30 @@ class Task:
                 f"demand, got {self.capacity!r}."
             )
 
-    def _usual_capacity(self) -> int:
+    def _check_problem(self) -> None:
+        if self.problem not in PROBLEMS:
+            raise ValueError(
+                f"Unknown problem {self.problem!r}; there are tasks of {', '.join(PROBLEMS)}."
+            )
+        problem = PROBLEMS[self.problem]
+        if problem.even and self.num_loc % 2:
+            raise ValueError(
+                f"Customers of {self.problem} come in pairs, so num_loc must be even, got "
+                f"{self.num_loc}."
+            )
+        if self.depot is not None and not problem.depot:
+            raise ValueError(f"{self.problem} has no depot that could be at the {self.depot}.")
+        if not problem.demand and (self.capacity is not None or self.demand != Between()):
+            raise ValueError(f"{self.problem} has neither capacity nor demands; leave them out.")
+
+    def _usual_capacity(self) -> int | None:
+        if not PROBLEMS[self.problem].demand:
+            return None
         return capacity_for(default_capacity(self.num_loc) / Between().mean, self.demand)
 
     @property
     def name(self) -> str:
-        """What :meth:`from_name` reads: ``50-gm-3-10``, ``50-uniform@80``, ``50-grid:1-100``."""
+        """What :meth:`from_name` reads: ``50-gm-3-10``, ``50-uniform@80``, ``tsp:50-cluster``."""
         parts = [f"{self.num_loc}-{self.geometry.name}"]
         if self.capacity != self._usual_capacity():
             parts[0] += f"@{self.capacity}"
@@ -83,12 +135,18 @@ class Task:
             parts.append(self.demand.name)
         if self.depot is not None:
             parts.append(self.depot)
-        return ":".join(parts)
+        return ":".join(parts if self.problem == "cvrp" else [self.problem, *parts])
 
     @classmethod
-    def from_name(cls, name: str) -> "Task":
-        """Read ``SIZE-GEOMETRY``, then as needed ``@CAPACITY``, ``:DEMAND`` and ``:DEPOT``."""
+    def from_name(cls, name: str, problem: str = "cvrp") -> "Task":
+        """Read ``SIZE-GEOMETRY``, then as needed ``@CAPACITY``, ``:DEMAND`` and ``:DEPOT``.
+
+        Args:
+            problem: where the name does not begin with ``PROBLEM:``.
+        """
         first, *laws = str(name).split(":")
+        if laws and first.isidentifier():
+            problem, first, *laws = first, *laws
         body, at, capacity = first.partition("@")
         size, dash, geometry = body.partition("-")
         if not (size.isdecimal() and dash and (capacity.isdecimal() or not at)):
@@ -106,6 +164,7 @@ class Task:
             int(capacity) if at else None,
             demand_from_name(demands[0]) if demands else Between(),
             depots[0] if depots else None,
+            problem,
         )
 
 
@@ -114,14 +173,27 @@ def capacity_for(route_length: float, demand: Demand) -> int:
     return max(demand.largest, math.ceil(round(route_length * demand.mean, 6)))
 
 
-def as_task(task: "Task | str") -> Task:
+def as_task(task: "Task | str", problem: str = "cvrp") -> Task:
     """A task from itself or its name."""
-    return task if isinstance(task, Task) else Task.from_name(task)
+    return task if isinstance(task, Task) else Task.from_name(task, problem)
 
 
-def as_tasks(tasks: "Sequence[Task | str] | Task | str") -> list[Task]:
-    """Tasks from themselves or their names; one alone will do."""
-    return [as_task(task) for task in ([tasks] if isinstance(tasks, Task | str) else tasks)]
+def as_tasks(tasks: "Sequence[Task | str] | Task | str", problem: str = "cvrp") -> list[Task]:
+    """Tasks from themselves or their names; one alone will do.
+
+    Args:
+        problem: of names that tell none.
+    """
+    named = [tasks] if isinstance(tasks, Task | str) else tasks
+    return [as_task(task, problem) for task in named]
+
+
+def only_problem(tasks: Sequence[Task]) -> str:
+    """The problem that all the tasks are of."""
+    problems = sorted({task.problem for task in tasks})
+    if len(problems) > 1:
+        raise ValueError(f"The tasks are of {', '.join(problems)}; give tasks of one problem.")
+    return problems[0]
 
 
 def task_grid(
@@ -130,6 +202,7 @@ def task_grid(
     route_lengths: Sequence[float | None] = (None,),
     demands: Sequence[str] = ("1-9",),
     depots: Sequence[str | None] = (None,),
+    problem: str = "cvrp",
 ) -> list[Task]:
     """All combinations; what is named twice counts twice.
 
@@ -145,6 +218,7 @@ def task_grid(
             None if length is None else capacity_for(length, law),
             law,
             depot,
+            problem,
         )
         for size, geometry, length, law, depot in product(
             sizes, geometries, route_lengths, laws, depots
@@ -152,17 +226,28 @@ def task_grid(
     ]
 
 
-def training_tasks() -> list[Task]:
-    """The paper's 341 training tasks: 31 sizes (outer loop) by 11 geometries."""
+def training_tasks(problem: str = "cvrp") -> list[Task]:
+    """The paper's 341 training tasks: 31 sizes (outer loop) by 11 geometries.
+
+    Args:
+        problem: the same maps for another one, without sizes that it does not have.
+    """
     return [
-        Task(size, geometry_from_name(name))
+        Task(size, geometry_from_name(name), problem=problem)
         for size in TRAINING_SIZES
         for name in TRAINING_GEOMETRIES
+        if not (size % 2 and problem in PROBLEMS and PROBLEMS[problem].even)
     ]
 
 
-def unseen_tasks() -> list[Task]:
-    """The paper's 12 zero-shot test tasks: 2 sizes (outer loop) by 6 geometries."""
+def unseen_tasks(problem: str = "cvrp") -> list[Task]:
+    """The paper's 12 zero-shot test tasks: 2 sizes (outer loop) by 6 geometries.
+
+    Args:
+        problem: the same maps for another one.
+    """
     return [
-        Task(size, geometry_from_name(name)) for size in UNSEEN_SIZES for name in UNSEEN_GEOMETRIES
+        Task(size, geometry_from_name(name), problem=problem)
+        for size in UNSEEN_SIZES
+        for name in UNSEEN_GEOMETRIES
     ]

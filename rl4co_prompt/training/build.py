@@ -35,7 +35,7 @@ def build_policy(
         backbone_options: of :func:`load_backbone`.
         rollout_options: of :meth:`PromptedPolicy.set_rollouts`.
     """
-    model = load_backbone(_file(backbone), **(backbone_options or {}))
+    model = read_backbone(backbone, **(backbone_options or {}))
     ready = (
         PromptPool.load(pool)
         if pool is not None
@@ -59,7 +59,7 @@ def build_backbone(
         options: of :class:`POMOPolicy`, for a random begin.
         rollout_options: of :meth:`POMOPolicy.set_rollouts`.
     """
-    policy = POMOPolicy(**(options or {})) if weights is None else load_backbone(_file(weights))
+    policy = POMOPolicy(**(options or {})) if weights is None else read_backbone(weights)
     policy.set_rollouts(**(rollout_options or {}))
     return policy.train().requires_grad_(True)
 
@@ -73,7 +73,8 @@ def new_pool(
     """A pool with fitted keys; a pool of one prompt needs none."""
     pool = PromptPool.for_backbone(backbone, **pool_options)
     named = key_options.get("tasks")
-    tasks = training_tasks() if named is None else as_tasks(named)
+    problem = backbone.env_name
+    tasks = training_tasks(problem) if named is None else as_tasks(named, problem)
     if pool.num_prompts == 1:
         return pool
     options = dict(key_options)
@@ -88,7 +89,7 @@ def new_pool(
     return pool.set_keys(fit(backbone, tasks, **options))
 
 
-def _file(weights: str | Path) -> Path:
-    """Of a name, or the file itself."""
+def read_backbone(weights: str | Path, **options: Any) -> POMOPolicy:
+    """Of a name that ships, or of a file; ``options`` as in :func:`load_backbone`."""
     shipped = None if Path(weights).is_file() else zoo.find(weights)
-    return Path(weights) if shipped is None else shipped.backbone
+    return load_backbone(weights if shipped is None else shipped.backbone, **options)

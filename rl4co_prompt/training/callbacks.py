@@ -1,6 +1,7 @@
 """Callbacks of prompt training: who uses which prompt, and the pool as a file."""
 
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co_prompt.policy.backbone import save_backbone
-from rl4co_prompt.tasks.generator import TaskGenerator
+from rl4co_prompt.rollout.starts import rollout_options
+from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.schedule import RisingSize
 from rl4co_prompt.tasks.task import Task
 
@@ -80,7 +82,7 @@ class PromptProgressBar(RichProgressBar):
         metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
         shown: dict[str, Any] = {}
         if getattr(pl_module, "schedule", None) is not None:
-            shown["task"] = pl_module.env.task.name
+            shown["task"] = pl_module.env.generator.task.name
         if "train/max_reward" in metrics:
             shown["cost"] = -float(metrics["train/max_reward"])
         gaps = {key: value for key, value in metrics.items() if key.startswith("val/gap")}
@@ -144,20 +146,20 @@ class GapWeights(Callback):
     @torch.no_grad()
     def _gap(self, task: Task, epoch: int, module: Any) -> float:
         """Mean in percent."""
-        td = TaskGenerator(task)(self.cached, rng=self.seed)
+        generator = copy(module.env.generator)
+        generator.task = task
+        td = generator(self.cached, rng=self.seed)
         if task.name not in self.costs:
             self.costs[task.name] = self.reference(td)
         rng = torch.Generator().manual_seed(self.seed + epoch)
         rows = torch.randperm(self.cached, generator=rng)[: self.instances]
         policy, training = module.policy, module.policy.training
         policy.eval()
-        batch = module.env.reset(td[rows].to(module.device))
-        out = policy(
-            batch, module.env, phase="test",
-            decode_type="multistart_greedy", num_starts=task.num_loc,
-        )  # fmt: skip
+        batch = reset(module.env, td[rows].to(module.device))
+        options = rollout_options(batch, None, "starts")
+        out = policy(batch, module.env, phase="test", decode_type="multistart_greedy", **options)
         policy.train(training)
-        cost = -out["reward"].view(task.num_loc, -1).amax(0).cpu()
+        cost = -out["reward"].view(-1, len(batch)).amax(0).cpu()
         return float(100 * (cost / self.costs[task.name][rows] - 1).mean())
 
     def state_dict(self) -> dict[str, Any]:

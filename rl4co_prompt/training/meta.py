@@ -5,13 +5,15 @@ from typing import Any
 
 import torch
 
-from rl4co.utils.ops import unbatchify
 from tensordict import TensorDict
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from rl4co_prompt.training.multi_task import MultiTaskPOMO, seeded
+from rl4co_prompt.rollout.starts import rollout_options
+from rl4co_prompt.tasks.reset import reset
+from rl4co_prompt.training.batches import seeded
+from rl4co_prompt.training.multi_task import MultiTaskPOMO
 
 
 class MetaPOMO(MultiTaskPOMO):
@@ -126,19 +128,19 @@ class Omni(MultiTaskPOMO):
 
     def loss_at(self, weights: dict[str, Tensor], batch: TensorDict) -> dict:
         """POMO's training loss of other weights than the policy's own."""
-        td = self.env.reset(batch)
-        starts = self.env.get_num_starts(td) if self.num_starts is None else self.num_starts
-        options: dict[str, Any] = {"phase": "train", "num_starts": starts}
+        td = reset(self.env, batch)
+        options = rollout_options(td, self.num_starts, self.rollouts)
+        count = options["num_starts" if "num_starts" in options else "num_samples"]
         plain: Any = nullcontext()
         if self.in_second_order:  # neither replays nor fused attention have a second derivative
             options["engine"], plain = "stock", sdpa_kernel(SDPBackend.MATH)
         with plain:
-            out = functional_call(self.policy, weights, (td, self.env), options)
-        reward, likelihood = (
-            unbatchify(out[key], (0, starts)) for key in ("reward", "log_likelihood")
-        )
+            out = functional_call(
+                self.policy, weights, (td, self.env), {"phase": "train"} | options
+            )
+        reward, likelihood = (out[key].view(count, -1).T for key in ("reward", "log_likelihood"))
         self.calculate_loss(td, batch, out, reward, likelihood)
-        return out | {"max_reward": reward.max(-1).values}
+        return out | {"max_reward": reward.amax(-1)}
 
     def inner_step(self, weights: dict[str, Tensor], loss: Tensor) -> dict[str, Tensor]:
         """Weights after one step on the support loss.

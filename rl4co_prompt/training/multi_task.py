@@ -3,13 +3,10 @@
 import math
 import warnings
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from lightning.pytorch.trainer.states import TrainerFn
 from omegaconf import Container, OmegaConf
@@ -19,12 +16,15 @@ from rl4co.models.zoo.pomo import POMO
 from tensordict import TensorDict
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, MultiStepLR
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from rl4co_prompt.tasks.env import MultiTaskCVRPEnv
-from rl4co_prompt.tasks.generator import TaskGenerator
+from rl4co_prompt.rollout.starts import ROLLOUTS, rollout_options
+from rl4co_prompt.tasks.problems import follows_task
+from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.schedule import Schedule, Sequential
-from rl4co_prompt.tasks.task import Task, as_tasks, batch_size_for
+from rl4co_prompt.tasks.symmetry import Symmetries, square_of
+from rl4co_prompt.tasks.task import Task, as_tasks, batch_size_for, only_problem, training_tasks
+from rl4co_prompt.training.batches import TaskBatches, seeded
 from rl4co_prompt.training.distill import Distillation
 
 VALIDATION_SEED, TEST_SEED = 2022, 2023  # Omni-VRP's convention, beside 1234 for training
@@ -53,20 +53,23 @@ class MultiTaskPOMO(POMO):
     checkpoint of an epoch goes on with exactly the losses of an uninterrupted one.
 
     Args:
-        env: a :class:`MultiTaskCVRPEnv`, or any RL4CO environment that POMO works on.
+        env: of :func:`task_env`, or any of RL4CO's for its attention policies.
         policy: an RL4CO policy; what of it asks for gradients is trained.
         schedule: the task of each epoch or batch; the paper's 341 tasks in order by default. Only
-            for a :class:`MultiTaskCVRPEnv`.
+            for an environment of :func:`task_env`, such as :class:`MultiTaskCVRPEnv`.
         task_per: ``epoch`` or ``batch``, how often the task changes.
         distillation: teachers; their tasks are learned from them, the others by rewards.
         val_tasks: tasks of the generated validation and test sets, unless the env has files.
+        rollouts: ``starts`` for POMO's; ``samples`` for tours that the policy begins, too, with
+            their mean as baseline; ``auto`` takes starts wherever instances have two or more.
         relative_advantage: divide advantages by the mean cost of the instance's rollouts.
         lr_decay: ``milestones`` or ``cosine``, down to zero at the end of the run; unless RL4CO's
             ``lr_scheduler`` is given.
         lr_milestones: fractions of the run after which the learning rate falls to a tenth.
         lr_warmup: fraction of the run in which the learning rate of ``cosine`` rises from zero.
         seed: of the training data and of the sampled rollouts.
-        **pomo: of RL4CO's POMO. ``batch_size`` follows the task's size unless given.
+        **pomo: of RL4CO's POMO. ``batch_size`` follows the task's size unless given;
+            ``num_starts`` is the number of rollouts of an instance.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class MultiTaskPOMO(POMO):
         task_per: str = "epoch",
         distillation: Distillation | None = None,
         val_tasks: Sequence[Task | str] = ("50-uniform", "100-uniform"),
+        rollouts: str = "auto",
         relative_advantage: bool = False,
         lr_decay: str = "milestones",
         lr_milestones: Sequence[float] = (0.1, 0.2, 0.8),
@@ -92,20 +96,25 @@ class MultiTaskPOMO(POMO):
         for option, value, known in (
             ("task_per", task_per, TASK_PER),
             ("lr_decay", lr_decay, LR_DECAYS),
+            ("rollouts", rollouts, ROLLOUTS),
         ):
             if value not in known:
                 raise ValueError(f"{option} must be {' or '.join(known)}, got {value!r}.")
-        multi_task = isinstance(env, MultiTaskCVRPEnv)
+        multi_task = follows_task(env)
         if schedule is not None and not multi_task:
             raise ValueError(
-                f"A schedule needs MultiTaskCVRPEnv, got {type(env).__name__}; leave it out."
+                f"A schedule needs MultiTaskCVRPEnv, got {type(env).__name__}; leave it out, or "
+                "make the env by task_env."
             )
         if not isinstance(schedule, Schedule | None):
             raise TypeError(
                 f"schedule must be a Schedule such as Sequential(tasks), got {schedule!r}."
             )
         if task_per == "batch" and not multi_task:
-            raise ValueError(f"{name} changes the task per batch on a MultiTaskCVRPEnv only.")
+            raise ValueError(
+                f"{name} changes the task per batch on a MultiTaskCVRPEnv only, or another of "
+                "task_env."
+            )
         follow_size = pomo.get("batch_size") is None
         pomo = self.defaults() | {key: _plain(value) for key, value in pomo.items()}
         pomo["batch_size"] = 64 if follow_size else pomo["batch_size"]
@@ -116,10 +125,13 @@ class MultiTaskPOMO(POMO):
         for live in LIVE_OBJECTS:
             self._hparams.pop(live, None)
         self._hparams_initial.clear()
-        self.schedule = (schedule or Sequential()) if multi_task else None
+        self.schedule = _schedule(env, schedule) if multi_task else None
         self.task_per = task_per
         self.distillation = distillation
-        self.val_tasks = as_tasks(val_tasks) if multi_task else []
+        self.val_tasks = as_tasks(val_tasks, env.generator.task.problem) if multi_task else []
+        self.rollouts = rollouts
+        if self.augment is not None and "augment_fn" not in pomo:
+            self.augment.augmentation = Symmetries(*square_of(env))
         self.batch_follows_size = follow_size and multi_task
         self.relative_advantage = relative_advantage
         self.lr_decay, self.lr_warmup = lr_decay, lr_warmup
@@ -153,11 +165,12 @@ class MultiTaskPOMO(POMO):
         if not self.val_tasks:
             with seeded(seed, device=self.device):
                 return self.env.dataset(size, phase)
-        now, sets = self.env.task, {}
+        generator, sets = self.env.generator, {}
+        now = generator.task
         for task in self.val_tasks:
-            self.env.task = task
-            sets[task.name] = self.env.dataset_cls(self.env.generator(size, rng=seed))
-        self.env.task = now
+            generator.task = task
+            sets[task.name] = self.env.dataset_cls(generator(size, rng=seed))
+        generator.task = now
         return sets
 
     def on_fit_start(self) -> None:
@@ -171,11 +184,20 @@ class MultiTaskPOMO(POMO):
         """Fresh instances of the epoch's task, or of a task for each batch."""
         epoch, epochs = self.current_epoch, self.trainer.max_epochs or 0
         if self.schedule is not None and self.task_per == "batch":
-            batches = _TaskBatches(self, self.schedule, epoch, epochs)
-            return DataLoader(batches, batch_size=None, collate_fn=_as_it_is)
+            count = max(1, self.data_cfg["train_data_size"] // self.data_cfg["batch_size"])
+            return TaskBatches(
+                self.env.generator,
+                self.schedule,
+                self.instances_of_batch,
+                count,
+                epoch,
+                epochs,
+                self.seed,
+                self.device,
+            ).loader()
         if self.schedule is not None:
-            self.env.task = self.schedule.task(epoch, epochs)
-            self.train_batch_size = self.batch_size_of(self.env.task)
+            self.env.generator.task = self.schedule.task(epoch, epochs)
+            self.train_batch_size = self.batch_size_of(self.env.generator.task)
         with seeded(self.seed, epoch, device=self.device):
             dataset = self.wrap_dataset(
                 self.env.dataset(self.data_cfg["train_data_size"], phase="train")
@@ -198,19 +220,43 @@ class MultiTaskPOMO(POMO):
     ) -> dict:
         self._reference = batch.get("reference", None)
         if phase != "train":
-            return super().shared_step(batch, batch_idx, phase, dataloader_idx)
+            with seeded(self.seed, batch_idx, device=self.device):  # of sampled rollouts
+                return self._by_rewards(batch, phase, dataloader_idx)
         numbers = (self.seed, self.global_step, self.global_rank, batch_idx)
         with seeded(*numbers, device=self.device):
             teacher = None
             if self.distillation is not None:
                 teacher = self.distillation.teacher_of(batch)
             if self.distillation is None or teacher is None:
-                return super().shared_step(batch, batch_idx, phase, dataloader_idx)
+                return self._by_rewards(batch, phase, dataloader_idx)
             progress = self.current_epoch / max(self.trainer.max_epochs or 1, 1)
             out = self.distillation.loss(
-                self.policy, teacher, self.env.reset(batch), self.env, progress
+                self.policy, teacher, reset(self.env, batch), self.env, progress
             )
             return {"loss": out["loss"], **self.log_metrics(out, phase)}
+
+    def _by_rewards(self, batch: Any, phase: str, dataloader_idx: int | None) -> dict:
+        """RL4CO's POMO step, with starts for any problem and in any size."""
+        td, copies = reset(self.env, batch), 1
+        if phase != "train" and self.augment is not None and "locs" in td.keys():  # noqa: SIM118
+            td, copies = self.augment(td), self.num_augment
+        options = rollout_options(td, self.num_starts, self.rollouts)
+        count = options["num_starts" if "num_starts" in options else "num_samples"]
+        out = self.policy(td, self.env, phase=phase, **options)
+        reward, likelihood = (
+            out[key].view(count, copies, -1).permute(2, 1, 0)  # [batch, copy, start]
+            for key in ("reward", "log_likelihood")
+        )
+        best = reward.amax(-1)
+        if phase == "train":
+            if count < 2:
+                raise ValueError(f"Training compares rollouts, so num_starts must exceed {count}.")
+            self.calculate_loss(td, batch, out, reward[:, 0], likelihood[:, 0])
+            out["max_reward"] = best[:, 0]
+        else:
+            out |= {"max_reward": best, "max_aug_reward": best.amax(1)}
+        metrics = self.log_metrics(out, phase, dataloader_idx=dataloader_idx)
+        return {"loss": out.get("loss"), **metrics}
 
     def calculate_loss(
         self,
@@ -291,29 +337,17 @@ class MultiTaskPOMO(POMO):
         return load(checkpoint_path, weights_only=True, env=env, policy=policy, **options)
 
 
-class _TaskBatches(Dataset):
-    """An epoch's batches, each of a task of its own; any of them can be drawn again."""
-
-    def __init__(self, model: MultiTaskPOMO, schedule: Schedule, epoch: int, epochs: int):
-        self.schedule, self.seed = schedule, model.seed
-        self.count_of, self.device = model.instances_of_batch, model.device
-        self.count = max(1, model.data_cfg["train_data_size"] // model.data_cfg["batch_size"])
-        self.first, self.total = epoch * self.count, epochs * self.count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> TensorDict:
-        if not 0 <= index < self.count:
-            raise IndexError(index)
-        number = self.first + index
-        task = self.schedule.task(number, self.total)
-        with seeded(self.seed, number, device=self.device):
-            return TaskGenerator(task)(self.count_of(task))
-
-
-def _as_it_is(batch: TensorDict) -> TensorDict:
-    return batch
+def _schedule(env: RL4COEnvBase, schedule: Schedule | None) -> Schedule:
+    """The given one, if its tasks are of the environment's problem, or the paper's tasks."""
+    problem = env.generator.task.problem
+    if schedule is None:
+        return Sequential(training_tasks(problem))
+    if only_problem(schedule.tasks) != problem:
+        raise ValueError(
+            f"The schedule has tasks of {only_problem(schedule.tasks)}, the environment is of "
+            f"{problem}; write {problem}:SIZE-GEOMETRY."
+        )
+    return schedule
 
 
 def _cosine(run: int, warmup: float) -> Any:
@@ -335,14 +369,3 @@ def _gap(reward: Tensor, reference: Tensor) -> Tensor:
 def _plain(value: Any) -> Any:
     """Hydra's containers as Python's own, which checkpoints and loggers can hold."""
     return OmegaConf.to_container(value, resolve=True) if isinstance(value, Container) else value
-
-
-@contextmanager
-def seeded(*numbers: int, device: torch.device | None = None) -> Iterator[None]:
-    """Torch's global random state from these numbers, and as it was afterwards."""
-    state = 0
-    for number in numbers:
-        state = (state * 1_000_003 + number + 1) % (2**63)
-    with torch.random.fork_rng([device] if device is not None and device.type == "cuda" else []):
-        torch.manual_seed(state)
-        yield

@@ -18,7 +18,7 @@ class PromptPOMO(MultiTaskPOMO):
     """POMO that trains only the prompts of a :class:`PromptedPolicy`, one task per epoch.
 
     Args:
-        env: a :class:`MultiTaskCVRPEnv`, or any RL4CO environment that POMO works on.
+        env: of :func:`task_env`, or any of RL4CO's for its attention policies.
         policy: the prompted policy.
         schedule: the task of each epoch; the paper's 341 tasks in order by default.
         freeze_unselected: leave prompts that no instance of the batch chose as they are; else

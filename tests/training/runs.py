@@ -21,7 +21,7 @@ class Recorder(Callback):
         self.steps.append(
             {
                 "epoch": trainer.current_epoch,
-                "task": module.env.task.name,
+                "task": module.env.generator.task.name,
                 "lr": trainer.optimizers[0].param_groups[0]["lr"],
                 "data": float(batch["locs"].sum()),
             }

@@ -2,13 +2,15 @@ import numpy as np
 import pytest
 import torch
 
+from rl4co.envs import get_env
 from sklearn.cluster import KMeans
 
-from rl4co_prompt import PromptPool, fit_keys
+from rl4co_prompt import POMOPolicy, PromptedPolicy, PromptPool, fit_keys, task_env
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature
+from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.task import Task, as_task, training_tasks
-from rl4co_prompt.training.keys import cached_keys, size_groups, task_features
+from rl4co_prompt.training.keys import cached_keys, fit_keys_to, size_groups, task_features
 
 TASKS = ["10-uniform", "10-cluster", "12-uniform", "14-gm-3-10", "16-grid"]
 
@@ -115,3 +117,58 @@ def test_cached_keys_are_fitted_once_per_recipe(backbone, tmp_path, monkeypatch)
     assert first.backbone == again.backbone == fingerprint(backbone)
     assert not torch.equal(first.keys, other.keys)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["tsp", "cvrptw", "op", "pctsp", "pdp", "mtsp", "mtvrp"])
+def test_keys_of_other_problems(name):
+    torch.manual_seed(0)
+    policy = POMOPolicy(name, 16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32).eval()
+    keys = fit(policy, ["10-uniform", f"{name}:10-cluster", "12-gm-3-10"])
+    pool = PromptPool.for_backbone(policy, 4, 2).set_keys(keys)
+    env = task_env(f"{name}:10-cluster")
+    prompted = PromptedPolicy(policy, pool).eval()
+    with torch.no_grad():
+        out = prompted(
+            reset(env, env.generator(3, rng=0)), env, decode_type="greedy", num_prompts=2
+        )
+
+    assert keys.tasks[0] == f"{name}:10-uniform"
+    assert out["prompt"].shape == (3,)
+    with pytest.raises(ValueError, match=f"tasks are of sdvrp, the backbone is of {name}"):
+        fit(policy, ["sdvrp:10-uniform", "sdvrp:12-uniform"])
+
+
+def test_keys_of_an_environment_with_options_of_its_own():
+    torch.manual_seed(0)
+    policy = POMOPolicy("op", 16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32).eval()
+    env = task_env("op:11-uniform", {"prize_type": "const"})
+    usual, own = (fit(policy, ["10-uniform", "12-uniform"], env=e).keys for e in (None, env))
+
+    assert not torch.equal(usual, own)
+    assert env.generator.task.num_loc == 11
+
+
+@pytest.mark.parametrize("feature", ["code", "paper"])
+def test_keys_of_given_instances(backbone, env, feature):
+    env.task = TASKS[0]
+    batch = env.generator(8, rng=0)
+    keys = fit_keys_to(backbone, env, [batch], 2, feature=feature, names=["mine"])
+
+    assert torch.equal(keys.keys, fit(backbone, TASKS[:1], groups=1, feature=feature).keys)
+    assert keys.tasks == ("mine",)
+    with pytest.raises(ValueError, match="clusters=9 exceeds the 8 instances"):
+        fit_keys_to(backbone, env, [batch], 9)
+
+
+def test_keys_of_a_problem_without_tasks():
+    torch.manual_seed(0)
+    policy = POMOPolicy("smtwtp", 16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
+    env = get_env("smtwtp", generator_params={"num_job": 8})
+    other = get_env("smtwtp", generator_params={"num_job": 12})
+    keys = fit_keys_to(policy.eval(), env, [env.generator(8), other.generator(8)], 2)
+    pool = PromptPool.for_backbone(policy, 2, 2).set_keys(keys)
+    prompted = PromptedPolicy(policy, pool).eval()
+    with torch.no_grad():
+        out = prompted(reset(env, other.generator(4)), env, decode_type="multistart_greedy")
+
+    assert len(out["reward"]) == 4 * 12

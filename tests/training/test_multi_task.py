@@ -9,8 +9,9 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 
 from rl4co_prompt import MultiTaskCVRPEnv
 from rl4co_prompt.tasks.schedule import Random, Sequential
+from rl4co_prompt.training.batches import seeded
 from rl4co_prompt.training.build import build_backbone
-from rl4co_prompt.training.multi_task import MultiTaskPOMO, seeded
+from rl4co_prompt.training.multi_task import MultiTaskPOMO
 from tests.conftest import TASKS
 from tests.training.runs import Recorder, make_trainer
 

@@ -1,0 +1,53 @@
+import json
+
+import pytest
+import torch
+
+from rl4co_prompt import PromptPool
+from rl4co_prompt.cli import app
+from tests.cli.conftest import run
+
+
+@pytest.fixture
+def pool(weights, tmp_path):
+    out = str(tmp_path / "pool.safetensors")
+    options = ["--num-prompts", "2", "--groups", "1", "--per-task", "8", "--task", "12-uniform"]
+    assert run(app, ["keys", weights, "--out", out, *options]).exit_code == 0
+    return out
+
+
+def test_a_pool_grows_by_files(files, weights, pool, tmp_path):
+    out = str(tmp_path / "grown.safetensors")
+    words = [*files, "--pool", pool, "--weights", weights, "--out", out, "--name", "mine"]
+    result = run(app, ["grow", *words, "--steps", "2", "--batch-size", "4", "--json"])
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["num_prompts"] == 3
+    old, new = PromptPool.load(pool), PromptPool.load(out)
+    assert torch.equal(new.prompts[:2], old.prompts)
+    assert new.tasks == ("12-uniform", "mine")
+
+
+def test_pools_merge(pool, tmp_path):
+    out = str(tmp_path / "both.safetensors")
+    result = run(app, ["merge", pool, pool, "--out", out])
+
+    assert result.exit_code == 0, result.output
+    assert PromptPool.load(out).num_prompts == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["merge", "none.safetensors", "--out", "a.pt"], "a.pt must end in .safetensors"),
+        (["merge", "none.safetensors", "--out", "a.safetensors"], "at least two pools"),
+        (["merge", "no", "no", "--out", "a.safetensors"], "No prompt pool at no"),
+        (["grow", "x.vrp", "--pool", "no", "--out", "a.safetensors"], "No prompt pool at no"),
+    ],
+)
+def test_bad_words_end_with_one_sentence(words, message):
+    result = run(app, words)
+
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
