@@ -22,7 +22,7 @@ PICTURE = Path("outputs/01_solve.png")
 def main() -> None:
     solver = Solver.from_pretrained("cvrp")
     table = Table(title=f"{COUNT} instances of {SIZE} customers: mean cost of the best tour")
-    for column in ("map", "one prompt", "8 prompts x 8 copies", "seconds"):
+    for column in ("map", "one pass", "all passes", "seconds"):
         table.add_column(column, justify="left" if column == "map" else "right")
     figure, axes = plt.subplots(1, 4, figsize=(14, 4), layout="constrained")
     for ax, name in zip(axes, ("uniform", "gm-3-10", "explosion", "grid"), strict=True):
