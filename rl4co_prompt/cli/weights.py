@@ -18,6 +18,9 @@ def import_command(
         str | None,
         typer.Option(help="instance, batch or batch_no_track, where the file does not tell"),
     ] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="of RL4CO's weights, where the file does not tell")
+    ] = None,
     keys: Annotated[Path | None, typer.Option(help="file of PromptVRP's keys")] = None,
     force: Annotated[bool, typer.Option("--force", help="write over files")] = False,
     as_json: Json = False,
@@ -37,6 +40,7 @@ def import_command(
             name,
             num_heads=num_heads,
             normalization=normalization,
+            problem=problem,
             keys=keys,
             force=force,
         )

@@ -214,12 +214,15 @@ def load_backbone(
 
 
 def recognise(
-    checkpoint: Checkpoint, num_heads: int | None = None, normalization: str | None = None
+    checkpoint: Checkpoint,
+    num_heads: int | None = None,
+    normalization: str | None = None,
+    problem: str | None = None,
 ) -> Found:
     """What a file of weights holds: a policy of :func:`save_backbone`, or anyone's."""
     metadata = checkpoint.metadata
     if metadata.get("format") != FORMAT:
-        return read_layout(checkpoint, num_heads, normalization)
+        return read_layout(checkpoint, num_heads, normalization, problem)
     kind = metadata.get("policy", "POMOPolicy")
     if kind not in _POLICIES:
         raise ValueError(f"{checkpoint.source} is a {kind}; expected {' or '.join(_POLICIES)}.")
@@ -254,6 +257,9 @@ def _load(policy: nn.Module, weights: dict[str, Tensor], source: str) -> None:
             f"{source} holds weights that {type(policy).__name__} does not have: "
             f"{', '.join(strange[:3])}."
         )
+    broken = [key for key in own if not weights[key].isfinite().all()]
+    if broken:
+        raise ValueError(f"{source} holds NaN or infinite numbers: {', '.join(broken[:3])}.")
     policy.load_state_dict(weights, strict=False)
 
 

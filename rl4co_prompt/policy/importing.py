@@ -51,6 +51,7 @@ def import_weights(
     *,
     num_heads: int | None = None,
     normalization: str | None = None,
+    problem: str | None = None,
     keys: str | Path | None = None,
     force: bool = False,
 ) -> Imported:
@@ -61,6 +62,7 @@ def import_weights(
         folder: of the new files.
         name: of the new files; by default the old one.
         num_heads, normalization: where the file does not tell.
+        problem: of RL4CO's weights, where problems look the same, as cvrp and op do.
         keys: file of PromptVRP's keys.
         force: write over files.
     """
@@ -71,7 +73,7 @@ def import_weights(
     check_output(folder, folder=True)
     checkpoint = read_checkpoint(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    found = recognise(checkpoint, num_heads, normalization)
+    found = recognise(checkpoint, num_heads, normalization, problem)
     backbone = policy_from(found, checkpoint.source).eval()
     pool = _pool(found, backbone, keys, checkpoint.source)
     paths = [folder / f"{name}{end}" for end in (".safetensors", ".md", "-prompts.safetensors")]

@@ -2,6 +2,7 @@
 
 import pickletools
 import re
+import zipfile
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def _read(path: Path) -> Tensor:
         return torch.from_numpy(np.load(path, allow_pickle=False))
     if path.suffix in (".npz", ".safetensors"):
         return _only(read_checkpoint(path).weights)
-    if path.suffix in (".pt", ".pth"):
+    if path.suffix in (".pt", ".pth") or zipfile.is_zipfile(path):
         found = load_pytorch(path)
         return found if isinstance(found, Tensor) else _only(found)
     return torch.from_numpy(array_in_pickle(path.read_bytes()))

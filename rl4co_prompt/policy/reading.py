@@ -1,6 +1,8 @@
 """Files of weights: names, tensors and what is beside them. No code in them runs."""
 
 import pickle
+import re
+import warnings
 import zipfile
 
 from collections.abc import Callable
@@ -71,7 +73,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if not path.is_file():
         raise FileNotFoundError(f"No backbone weights at {path}.")
     try:
-        if path.suffix == ".safetensors":
+        if _is_safetensors(path):
             with safe_open(path, framework="pt") as file:
                 tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
                 return Checkpoint(tensors, file.metadata() or {}, path=path)
@@ -80,9 +82,11 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
                 return Checkpoint({k: torch.from_numpy(arrays[k]) for k in arrays.files}, path=path)
         state = load_pytorch(path)
     except UNREADABLE as error:
+        module = "persistent_load" in str(error)
+        remedy = "; it holds a whole module: save its state dict alone" if module else ""
         raise ValueError(
             f"{path} can't be read as weights; expected .safetensors, .npz or a PyTorch file that "
-            f"loads with weights_only=True ({type(error).__name__})."
+            f"loads with weights_only=True ({type(error).__name__}){remedy}."
         ) from None
     weights = _state_dict(state)
     if weights is None:
@@ -97,19 +101,39 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 def load_pytorch(path: Path) -> Any:
     """A PyTorch file; objects of classes that weights have no need of are inert."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    inert = [(_stand_in(name), name) for name in names]
-    with torch.serialization.safe_globals(inert):  # type: ignore[arg-type]
-        return torch.load(path, map_location="cpu", weights_only=True)
+    inert: dict[str, Callable] = {}
+    while True:
+        pairs = [(stand_in, name) for name, stand_in in inert.items()]
+        try:
+            with torch.serialization.safe_globals(pairs), warnings.catch_warnings():  # type: ignore[arg-type]
+                warnings.simplefilter("ignore")  # PyTorch's, about the age of the file
+                return torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            names = set(_refused(path, error)) - inert.keys()
+            if not names:
+                raise
+        inert |= {name: _stand_in(name) for name in names}
+
+
+def _refused(path: Path, error: pickle.UnpicklingError) -> list[str]:
+    """Classes that a file names; one of before PyTorch 1.6 has them told one at a time."""
+    if zipfile.is_zipfile(path):
+        return torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    return re.findall(r"GLOBAL (\S+) was not an allowed global", str(error))
 
 
 def _stand_in(name: str) -> Callable:
     if name == "collections.defaultdict":  # is filled item by item, which only a dict allows
         return lambda *_: {}
     return type(name.rpartition(".")[2], (Inert,), {})
+
+
+def _is_safetensors(path: Path) -> bool:
+    """By the name, or by the header's first character."""
+    if path.suffix == ".safetensors":
+        return True
+    with path.open("rb") as file:
+        return file.read(9)[8:] == b"{"
 
 
 def _state_dict(found: Any) -> dict[str, Tensor] | None:
@@ -121,7 +145,9 @@ def _state_dict(found: Any) -> dict[str, Tensor] | None:
     tensors = {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, Tensor)}
     if any("." in name for name in tensors):
         return tensors
-    inside = (_state_dict(found[name]) for name in _NESTS if name in found)
+    known = [found[name] for name in _NESTS if name in found]
+    others = [v for k, v in found.items() if k not in _NESTS and isinstance(v, dict)]
+    inside = map(_state_dict, known + others)
     return next((weights for weights in inside if weights), None)
 
 

@@ -6,6 +6,7 @@ import torch
 
 from rl4co.envs import TSPEnv, get_env
 from rl4co.models.zoo.am import AttentionModelPolicy
+from rl4co.models.zoo.symnco.policy import SymNCOPolicy
 from rl4co.utils.ops import unbatchify
 
 from rl4co_prompt import (
@@ -18,7 +19,7 @@ from rl4co_prompt import (
     load_backbone,
     save_backbone,
 )
-from rl4co_prompt.policy.backbone import fingerprint, policy_from_weights
+from rl4co_prompt.policy.backbone import fingerprint, policy_from, policy_from_weights
 from rl4co_prompt.policy.layouts import read_layout
 from rl4co_prompt.policy.reading import Checkpoint
 from tests.conftest import outside
@@ -175,7 +176,9 @@ def test_kools_models_of_other_problems_are_refused(columns):
         policy_from_weights(weights)
 
 
-@pytest.mark.parametrize("wrapper", ["module.", "model.", "_orig_mod.", "policy.module."])
+@pytest.mark.parametrize(
+    "wrapper", ["module.", "model.", "_orig_mod.", "policy.module.", "agent.net.", "x._orig_mod."]
+)
 def test_wrapped_weights_are_found(wrapper):
     weights = random_kool("cvrp")
     wrapped = {wrapper + k: v for k, v in weights.items()} | {"baseline.x.weight": torch.zeros(1)}
@@ -219,10 +222,73 @@ def test_a_state_dict_of_rl4co_gives_its_rewards(name, pomo):
     assert fingerprint(policy) == fingerprint(stock)
 
 
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [("op", "cvrp"), ("spctsp", "pctsp"), ("sdvrp", None), ("cvrptw", None), ("pdp", None),
+     ("mtvrp", None), ("mtsp", None)],
+)  # fmt: skip
+def test_a_state_dict_of_rl4co_tells_its_problem(name, alike):
+    stock = AttentionModelPolicy(env_name=name, embed_dim=16, num_heads=2, num_encoder_layers=2)
+    checkpoint = Checkpoint(stock.state_dict())
+    found = read_layout(checkpoint, 2)
+
+    assert found.config["env_name"] == (alike or name)
+    assert any(name in text for text in found.assumed) == (alike is not None)
+    found = read_layout(checkpoint, 2, problem=name)
+    assert fingerprint(policy_from(found)) == fingerprint(stock)
+    assert not any("problem" in text for text in found.assumed)
+
+
+def test_other_layouts_have_one_problem():
+    with pytest.raises(ValueError, match="is POMO for cvrp, not for op"):
+        read_layout(Checkpoint(random_weights(32, 2, 48)), problem="op")
+
+
+def test_symncos_projection_head_is_left_out():
+    stock = SymNCOPolicy(env_name="cvrp", embed_dim=16, num_heads=2, num_encoder_layers=2)
+
+    assert fingerprint(policy_from_weights(stock.state_dict(), 2)) == fingerprint(stock)
+
+
+def broken_weights(change):
+    weights = random_weights(32, 2, 48)
+    weights["decoder.Wk.weight"] = change(weights["decoder.Wk.weight"])
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda w: w * float("nan"), "NaN or infinite numbers: decoder.project_node"),
+        (lambda w: w.int(), "decoder.Wk.weight as torch.int32"),
+        (lambda w: w.to_sparse(), "decoder.Wk.weight as torch.float32, torch.sparse_coo"),
+        (lambda w: w[:, 1:], "the names of POMO in shapes that do not fit together"),
+    ],
+)
+def test_weights_that_are_no_numbers_of_a_model_get_one_sentence(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        policy_from_weights(broken_weights(change), 4)
+
+
+def test_wrong_dimensions_and_layers_get_one_sentence():
+    name = "encoder.layers.0.feed_forward.W1.weight"
+    with pytest.raises(ValueError, match=rf"{name} as \[3\]; expected 2 sizes"):
+        policy_from_weights(random_weights(32, 2, 48) | {name: torch.zeros(3)}, 4)
+    strange = {"encoder.layers.last.Wq.weight": torch.zeros(2, 2)}
+    with pytest.raises(ValueError, match=r"does not have: encoder.layers.last.Wq.weight"):
+        policy_from_weights(random_weights(32, 2, 48) | strange, 4)
+
+
+def test_batch_norm_needs_running_statistics():
+    with pytest.raises(ValueError, match="is instance or batch_no_track, not batch"):
+        policy_from_weights(random_weights(32, 2, 48), 4, "batch")
+
+
 def test_names_of_early_rl4co_releases_are_known():
     policy = AttentionModelPolicy(env_name="cvrp", embed_dim=16, num_heads=2, num_encoder_layers=2)
     early = {
         k.replace("decoder.pointer", "decoder.logit_attention")
+        .replace("decoder.context_embedding", "decoder.context")
         .replace("lins.0", "0")
         .replace("lins.1", "2"): v
         for k, v in policy.state_dict().items()

@@ -11,6 +11,7 @@ from rl4co.envs import get_env
 from rl4co.models import POMO, AttentionModel
 from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co.utils import RL4COTrainer
+from safetensors.torch import save_file
 from torch import nn
 
 from rl4co_prompt import load_backbone
@@ -55,6 +56,37 @@ def test_legacy_files_are_read(tmp_path):
     assert fingerprint(load_backbone(tmp_path / "x.pt")) == fingerprint(
         policy_from_weights(weights)
     )
+
+
+def test_legacy_files_with_arguments_and_logs_are_read(tmp_path):
+    weights = random_kool("cvrp")
+    state = {"model": weights, "args": argparse.Namespace(a=1), "log": [np.float64(2.0)]}
+    torch.save(state, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    found = read_checkpoint(tmp_path / "x.pt")
+
+    assert found.weights.keys() == weights.keys()
+    assert found.beside["args"].a == 1
+
+
+def test_legacy_files_with_whole_modules_are_refused_with_the_remedy(tmp_path):
+    """PyTorch's safe reader has no way to read them."""
+    torch.save({"x": Holder()}, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(ValueError, match="save its state dict alone"):
+        read_checkpoint(tmp_path / "x.pt")
+
+
+def test_weights_below_an_unknown_name_are_found(tmp_path):
+    weights = random_weights(32, 2, 48)
+    torch.save({"epoch": 3, "best": {"net": weights}}, tmp_path / "x.pt")
+
+    assert read_checkpoint(tmp_path / "x.pt").weights.keys() == weights.keys()
+
+
+def test_safetensors_under_another_suffix_are_read(tmp_path):
+    weights = random_weights(32, 2, 48)
+    save_file(weights, tmp_path / "pytorch_model.bin")
+
+    assert read_checkpoint(tmp_path / "pytorch_model.bin").weights.keys() == weights.keys()
 
 
 def test_objects_in_a_checkpoint_do_nothing(tmp_path):

@@ -26,7 +26,7 @@ def read_kool(
     if problem not in ("cvrp", "tsp"):
         raise ValueError(f"{source} is Kool's model for {problem}; expected one for cvrp or tsp.")
     names = Renaming(weights, source)
-    heads, embed_dim, _ = weights["embedder.layers.0.0.module.W_query"].shape
+    heads, embed_dim, _ = names.shape(PROBE, 3)
     layers = depth(weights, "embedder.layers.")
     hidden = names.look("embedder.layers.0.2.module.0.bias")
     assumed = [] if "problem" in arguments else [f"{problem}, by the shapes of the weights."]
@@ -72,7 +72,8 @@ def _arguments(checkpoint: Checkpoint) -> dict[str, Any]:
     """The arguments of the training, in the file or in args.json beside it."""
     inside = checkpoint.beside.get("args")
     if inside is not None:
-        return vars(inside) if isinstance(inside, Inert) else dict(inside)
+        arguments = vars(inside) if isinstance(inside, Inert) else inside
+        return dict(arguments) if isinstance(arguments, dict) else {}
     path = checkpoint.path
     if path is None:
         return {}

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-# Belong to AMDKD's distillation loss or count batches; no part of the forward pass.
-IGNORED = {"W_hidden", "W_embed", "num_batches_tracked"}
+# Belong to the losses of AMDKD or SymNCO, or count batches; no part of the forward pass.
+IGNORED = {"W_hidden", "W_embed", "projection_head", "num_batches_tracked"}
 HEADS = 8  # of every published model
 
 
@@ -46,6 +46,13 @@ class Renaming:
             raise ValueError(f"{self.source} lacks {name}; the file is incomplete.")
         return self.old[name]
 
+    def shape(self, name: str, dims: int) -> tuple[int, ...]:
+        """The shape of a weight that has so many dimensions."""
+        shape = tuple(self.look(name).shape)
+        if len(shape) != dims:
+            raise ValueError(f"{self.source} has {name} as {list(shape)}; expected {dims} sizes.")
+        return shape
+
     def take(self, *names: str) -> list[Tensor]:
         missing = [name for name in names if name not in self.old]
         if missing:
@@ -83,13 +90,18 @@ def rename(weights: dict[str, Tensor], names: tuple[tuple[str, str], ...]) -> di
 
 def depth(weights: dict[str, Tensor], prefix: str) -> int:
     """How many layers there are below a prefix."""
-    place = prefix.count(".")
-    return 1 + max(int(name.split(".")[place]) for name in weights if name.startswith(prefix))
+    below = [name[len(prefix) :].partition(".")[0] for name in weights if name.startswith(prefix)]
+    return 1 + max(int(number) for number in below if number.isdecimal())
 
 
 def norm_kind(weights: dict[str, Tensor], given: str | None, source: str) -> str:
     """The kind of norm by its running statistics, or as given where there are none."""
     if not any(name.endswith("running_mean") for name in weights):
+        if given == "batch":
+            raise ValueError(
+                f"{source} has no running statistics, so that its normalization is instance or "
+                "batch_no_track, not batch."
+            )
         return given or "instance"
     if given not in (None, "batch"):
         raise ValueError(

@@ -27,7 +27,7 @@ def read_pomo(
     source, pool = checkpoint.source, _split(weights, "promptpool.")
     old = any(name.startswith("node_prob_calculator.") for name in weights)
     names = Renaming(rename(weights, _NAMES), source)
-    hidden, embed_dim = names.look("encoder.layers.0.feed_forward.W1.weight").shape
+    hidden, embed_dim = names.shape("encoder.layers.0.feed_forward.W1.weight", 2)
     layers = depth(names.old, "encoder.layers.")
     config = {
         "env_name": "tsp" if "encoder.embedding.weight" in names.old else "cvrp",
@@ -124,10 +124,12 @@ def _prompts(pool: dict[str, Tensor], layers: int, embed_dim: int, source: str) 
     if "prompt" not in pool:
         return None
     flat = pool["prompt"].flatten(1)
-    if flat.shape[1] % (layers * embed_dim):
+    if not flat.isfinite().all():
+        raise ValueError(f"{source} has NaN or infinite numbers in its prompts.")
+    if not flat.numel() or flat.shape[1] % (layers * embed_dim):
         raise ValueError(
-            f"{source} has prompts of {flat.shape[1]} numbers; expected a multiple of {layers} "
-            f"layers x {embed_dim}."
+            f"{source} has {len(flat)} prompts of {flat.shape[1]} numbers; expected a multiple of "
+            f"{layers} layers x {embed_dim}."
         )
     return flat.view(len(flat), -1, layers, embed_dim).transpose(1, 2).contiguous()
 

@@ -2,17 +2,31 @@
 
 from typing import Any
 
+from rl4co.models.nn.env_embeddings import (
+    env_context_embedding,
+    env_dynamic_embedding,
+    env_init_embedding,
+)
 from torch import Tensor
 
 from rl4co_prompt.policy.layouts.names import HEADS, Found, Renaming, depth, norm_kind, rename
 from rl4co_prompt.policy.reading import Checkpoint, Inert
 
+GUESSED = "The problem"
 PROBE = "encoder.net.layers.0.0.module.Wqkv.weight"
 _NAMES = (  # in early releases -> now
     ("decoder.logit_attention.", "decoder.pointer."),
+    ("decoder.context.", "decoder.context_embedding."),
     (".2.module.0.", ".2.module.lins.0."),
     (".2.module.2.", ".2.module.lins.1."),
 )
+_EMBEDDINGS = {
+    "encoder.init_embedding.": env_init_embedding,
+    "decoder.context_embedding.": env_context_embedding,
+    "decoder.dynamic_embedding.": env_dynamic_embedding,
+}
+# Of problems with the same shapes, the first is taken.
+_PROBLEMS = ("cvrp", "tsp", "op", "pctsp", "spctsp", "sdvrp", "cvrptw", "pdp", "mtvrp", "mtsp")
 _TOLD = ("env_name", "num_heads", "use_graph_context", "mask_inner", "temperature", "tanh_clipping")
 
 
@@ -25,9 +39,10 @@ def read_rl4co(
     """RL4CO's AttentionModelPolicy, and POMOPolicy of this package."""
     weights, source = rename(weights, _NAMES), checkpoint.source
     names = Renaming(weights, source)
-    hidden, embed_dim = names.look("encoder.net.layers.0.2.module.lins.0.weight").shape
+    hidden, embed_dim = names.shape("encoder.net.layers.0.2.module.lins.0.weight", 2)
+    problems = _problems(weights, embed_dim)
     config = {
-        "env_name": _problem(names),
+        "env_name": next(iter(problems), "cvrp"),
         "embed_dim": embed_dim,
         "num_encoder_layers": depth(weights, "encoder.net.layers."),
         "num_heads": HEADS if num_heads is None else num_heads,
@@ -36,7 +51,7 @@ def read_rl4co(
     }
     parameters = _plain(checkpoint.beside.get("hyper_parameters"))
     told = _told(parameters)
-    assumed = _assumed(told, num_heads)
+    assumed = _assumed(told, num_heads, problems)
     if len(names.look("decoder.project_node_embeddings.weight")) == 2 * embed_dim:
         config |= {k: v for k, v in told.items() if k in config}
         config["graph_context"] = "decoder.project_fixed_context.weight" in weights
@@ -51,10 +66,15 @@ def read_rl4co(
     return Found("RL4CO", "AttentionPolicy", config | told, weights, assumed)
 
 
-def _problem(names: Renaming) -> str:
-    """By the shapes; of many problems, only these are told apart."""
-    depot = "encoder.init_embedding.init_embed_depot.weight" in names.old
-    return "cvrp" if depot else "tsp"
+def _problems(weights: dict[str, Tensor], embed_dim: int) -> list[str]:
+    """Those whose embeddings have these names and shapes."""
+    shapes = {k: v.shape for k, v in weights.items() if k.startswith(tuple(_EMBEDDINGS))}
+    return [name for name in _PROBLEMS if _embeddings(name, embed_dim) == shapes]
+
+
+def _embeddings(problem: str, embed_dim: int) -> dict[str, Any]:
+    modules = {k: make(problem, {"embed_dim": embed_dim}) for k, make in _EMBEDDINGS.items()}
+    return {start + k: v.shape for start, m in modules.items() for k, v in m.state_dict().items()}
 
 
 def _norm(weights: dict[str, Tensor], given: str | None, source: str) -> str:
@@ -85,10 +105,11 @@ def _plain(options: Any) -> dict[str, Any]:
     return dict(options) if isinstance(options, dict) else {}
 
 
-def _assumed(told: dict[str, Any], num_heads: int | None) -> list[str]:
+def _assumed(told: dict[str, Any], num_heads: int | None, problems: list[str]) -> list[str]:
     assumed = []
     if "env_name" not in told:
-        assumed.append("The problem, by the shapes of the weights.")
+        others = f"; {', '.join(problems[1:])} would look the same" if problems[1:] else ""
+        assumed.append(f"{GUESSED}, by the shapes of the weights{others}.")
     if "num_heads" not in told and num_heads is None:
         assumed.append(f"{HEADS} heads.")
     return assumed
