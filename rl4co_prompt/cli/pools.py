@@ -48,17 +48,17 @@ def keys(
 
 @app.command()
 def info(
-    pool: Annotated[Path, typer.Argument(help="a .safetensors file of a pool")],
+    pool: Annotated[str, typer.Argument(help="a .safetensors file of a pool, or the name cvrp")],
     as_json: Json = False,
 ) -> None:
     """Show what a prompt pool holds.
 
-    Example: rl4co-prompt info pool.safetensors
+    Example: rl4co-prompt info cvrp
     """
     with one_sentence_errors():
-        from rl4co_prompt.policy.pool import PromptPool
+        from rl4co_prompt.training.grow import as_pool
 
-        show_pool(PromptPool.load(pool), as_json)
+        show_pool(as_pool(pool), as_json)
 
 
 def show_pool(pool: "PromptPool", as_json: bool) -> None:
