@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rl4co_prompt._configs import config_dir
 
-_BAD_INPUT = (ValueError, TypeError, OSError)
+_BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 
 def run(cfg: DictConfig) -> dict:
@@ -19,13 +19,19 @@ def run(cfg: DictConfig) -> dict:
 
     from rl4co.utils import extras, instantiate_callbacks, instantiate_loggers, log_hyperparameters
 
+    from rl4co_prompt.tasks.problems import check_problem
+
     extras(cfg)
     if str(cfg.get("ckpt_path")).endswith(".safetensors"):
-        raise ValueError("ckpt_path takes a .ckpt file of a run; a saved pool goes in pool=FILE.")
+        raise ValueError(
+            "ckpt_path takes a .ckpt file of a run; a saved pool goes in pool=FILE, a saved "
+            "backbone in weights=FILE."
+        )
     if cfg.get("seed") is not None:
         lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     env = hydra.utils.instantiate(cfg.env)
     model = hydra.utils.instantiate(cfg.model, env)
+    check_problem(env, getattr(model.policy, "env_name", env.name))
     callbacks = instantiate_callbacks(cfg.get("callbacks"))
     logger = instantiate_loggers(cfg.get("logger"), model)
     trainer = hydra.utils.instantiate(cfg.trainer, callbacks=callbacks, logger=logger)
@@ -34,9 +40,10 @@ def run(cfg: DictConfig) -> dict:
     if cfg.get("train"):
         trainer.fit(model, ckpt_path=cfg.get("ckpt_path"))
         metrics |= trainer.callback_metrics
-    elif not (cfg.get("ckpt_path") or cfg.get("pool")):
+    elif not any(cfg.get(name) for name in ("ckpt_path", "pool", "weights")):
+        what, name = ("policy", "weights") if "weights" in cfg else ("pool", "pool")
         print(
-            "Note: the pool is untrained; name a trained one by pool= or ckpt_path=.",
+            f"Note: the {what} is untrained; name a trained one by {name}= or ckpt_path=.",
             file=sys.stderr,
         )
     if cfg.get("test"):
@@ -51,7 +58,7 @@ def main(cfg: DictConfig) -> float | None:
     """Entry point; returns ``optimized_metric`` for Hydra's sweepers, if the config names one."""
     try:
         metrics = run(cfg)
-    except (InstantiationException, ValueError, OSError) as error:
+    except (InstantiationException, *_BAD_INPUT) as error:
         cause = error.__cause__ if isinstance(error, InstantiationException) else error
         if os.environ.get("HYDRA_FULL_ERROR") == "1" or not isinstance(cause, _BAD_INPUT):
             raise

@@ -49,6 +49,10 @@ def usual_length(num_loc: int) -> float:
     raise AssertionError
 
 
+# Of these, RL4CO's policy reads what it reads of the other.
+_KIN = {"cvrpmvc": "cvrp", "sdvrp": "cvrp", "spctsp": "pctsp"}
+
+
 class Map:
     """RL4CO's sampler of locations: a task's geometry, in the square that the generator has.
 
@@ -108,6 +112,12 @@ class ProblemGenerator(FollowsTask):
         chosen = as_task(task)
         if chosen.problem not in _MAKE:
             raise ValueError(f"Draw instances of {chosen.problem} by TaskGenerator.")
+        told = sorted({"num_loc", "loc_sampler", "loc_distribution"} & set(options))
+        if told:
+            raise TypeError(
+                f"The task says what {', '.join(told)} would; name another, such as "
+                f"{chosen.problem}:20-cluster."
+            )
         make = _MAKE[chosen.problem][0]
         unknown = sorted(set(options) - _parameters(make))
         if unknown:
@@ -128,6 +138,11 @@ class ProblemGenerator(FollowsTask):
         self.rl4co = make(loc_sampler=chart, **given)
         chart.low, chart.high = self.rl4co.min_loc, self.rl4co.max_loc
         self.rl4co.device = torch.device("cpu")  # OPGenerator reads one that it does not have
+
+    @property
+    def num_loc(self) -> int:
+        """As RL4CO counts, which takes mTSP's depot in; environments read it."""
+        return int(self.rl4co.num_loc)
 
     def __getattr__(self, name: str) -> Any:
         """What environments read, of RL4CO's generator."""
@@ -185,6 +200,16 @@ def task_env(
 def follows_task(env: RL4COEnvBase) -> bool:
     """Whether an environment's instances are of a task that can be changed."""
     return isinstance(env.generator, FollowsTask)
+
+
+def check_problem(env: RL4COEnvBase, problem: str) -> None:
+    """Raise a one-sentence error when a policy's problem is not the environment's."""
+    known = {problem, env.name} <= PROBLEMS.keys()
+    if known and _KIN.get(problem, problem) != _KIN.get(env.name, env.name):
+        raise ValueError(
+            f"The policy is of {problem} and the environment of {env.name}; give weights of "
+            f"{env.name}."
+        )
 
 
 def _parameters(kind: Any) -> set[str]:

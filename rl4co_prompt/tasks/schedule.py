@@ -58,8 +58,10 @@ class RisingSize(Schedule):
     Among the tasks of the size one is drawn, uniformly unless :attr:`weights` names them.
     """
 
-    def __init__(self, tasks: Sequence[Task | str] | None = None, seed: int = 0):
-        super().__init__(tasks, seed)
+    def __init__(
+        self, tasks: Sequence[Task | str] | None = None, seed: int = 0, problem: str = "cvrp"
+    ):
+        super().__init__(tasks, seed, problem)
         self.weights: dict[str, float] = {}  # by name of the task
 
     def tasks_at(self, epoch: int, max_epochs: int) -> list[Task]:

@@ -76,12 +76,13 @@ class SaveBackbone(Callback):
 
 
 class PromptProgressBar(RichProgressBar):
-    """Shows the task, the mean best cost of the batch and, once validated, costs or gaps."""
+    """Shows the epoch's task, the batch's mean best cost and, once validated, costs or gaps."""
 
     def get_metrics(self, trainer: Trainer, pl_module: Any) -> dict:
         metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
         shown: dict[str, Any] = {}
-        if getattr(pl_module, "schedule", None) is not None:
+        scheduled = getattr(pl_module, "schedule", None) is not None
+        if scheduled and pl_module.task_per == "epoch":  # batches draw tasks of their own
             shown["task"] = pl_module.env.generator.task.name
         if "train/max_reward" in metrics:
             shown["cost"] = -float(metrics["train/max_reward"])

@@ -7,6 +7,7 @@ key is one of the old ones.
 import warnings
 
 from collections.abc import Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from rl4co_prompt.policy.features import get_feature
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.rollout.starts import rollout_options
+from rl4co_prompt.tasks.generator import FollowsTask
 from rl4co_prompt.tasks.instance import Instance, as_tensordict
-from rl4co_prompt.tasks.problems import task_env
+from rl4co_prompt.tasks.problems import check_problem, follows_task, task_env
 from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.symmetry import Symmetries, square_of
 from rl4co_prompt.tasks.task import PROBLEMS, Task, as_task
@@ -56,9 +58,10 @@ class Training:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name, least in (("steps", 1), ("batch_size", 1), ("num_starts", 2)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}.")
 
 
 def add_distribution(
@@ -91,16 +94,17 @@ def add_distribution(
     pool.check_backbone(fingerprint(backbone))
     _check_keys(pool)
     env = _environment(backbone, task) if env is None else env
+    check_problem(env, backbone.env_name)
+    fresh = None if task is None else _generator(env, as_task(task, backbone.env_name))
     device = next(backbone.parameters()).device
     batches = _batches(instances)
     found = [batch_features(backbone, env, batch, pool.feature) for batch in batches]
     features = torch.cat(found).to(pool.keys.device)
     row = int(pool.select(features)[:, 0].mode().values)
     groups = [reset(env, batch.to(device)) for batch in batches]
-    fresh = None if task is None else (env, as_task(task, backbone.env_name))
-    pair = _trained(_alone(pool, row), backbone, env, groups, fresh, training, progress)
+    pair = _trained(_part(pool, [row]), backbone, env, groups, fresh, training, progress)
     if name is None:
-        name = "own" if fresh is None else fresh[1].name
+        name = "own" if fresh is None else fresh.task.name
     key = _standardised(pool, features).mean(0, keepdim=True)
     grown = _joined(pool, key, pair, (name,))
     new = (grown.select(features)[:, 0] == pool.num_prompts).float().mean()
@@ -116,7 +120,8 @@ def add_distribution(
 def merge_pools(a: PromptPool | str | Path, b: PromptPool | str | Path) -> PromptPool:
     """The pairs of both, which must belong to the same backbone; ``a``'s first.
 
-    Keys that were standardised by other statistics are put in terms of ``a``'s.
+    A pair that both have, as pools do that grew from one, is there once. Keys that were
+    standardised by other statistics are put in terms of ``a``'s.
     """
     a, b = as_pool(a), as_pool(b)
     for what, x, y in (
@@ -133,11 +138,16 @@ def merge_pools(a: PromptPool | str | Path, b: PromptPool | str | Path) -> Promp
         raise ValueError("The pools are bound to no backbone; make them with one to merge them.")
     for pool in (a, b):
         _check_keys(pool)
+    b = deepcopy(b).to(a.keys.device)
     keys = b.keys
-    if get_feature(a.feature).standardise:
+    same = torch.equal(a.feature_mean, b.feature_mean) and torch.equal(a.feature_std, b.feature_std)
+    if get_feature(a.feature).standardise and not same:
         keys = (keys * b.feature_std + b.feature_mean - a.feature_mean) / a.feature_std
     tasks = tuple(task for task in b.tasks if task not in a.tasks)
-    return _joined(a, keys, b, tasks)
+    new = [row for row in range(b.num_prompts) if not _holds(a, keys[row], b, row)]
+    if not new:
+        return deepcopy(a)
+    return _joined(a, keys[new], _part(b, new), tasks)
 
 
 def as_pool(pool: PromptPool | str | Path) -> PromptPool:
@@ -147,6 +157,14 @@ def as_pool(pool: PromptPool | str | Path) -> PromptPool:
     shipped = None if Path(pool).is_file() else zoo.find(pool)
     own = None if shipped is None else shipped.pool
     return PromptPool.load(pool if own is None else own)
+
+
+def _holds(pool: PromptPool, key: Tensor, other: PromptPool, row: int) -> bool:
+    """Whether a pool has another's pair, bit for bit."""
+    same = (pool.keys == key).all(-1) & (pool.prompts == other.prompts[row]).flatten(1).all(-1)
+    if pool.gate is not None and other.gate is not None:
+        same = same & (pool.gate == other.gate[row])
+    return bool(same.any())
 
 
 def _check_keys(pool: PromptPool) -> None:
@@ -162,6 +180,18 @@ def _environment(backbone: AttentionModelPolicy, task: Task | str | None) -> RL4
     if task is None and problem not in PROBLEMS:
         return get_env(problem, check_solution=False)
     return task_env(as_task(task or "20-uniform", problem), check_solution=False)
+
+
+def _generator(env: RL4COEnvBase, task: Task) -> FollowsTask:
+    """Of a task's instances; the environment keeps its own."""
+    if not follows_task(env):
+        raise ValueError(
+            f"{type(env).__name__} draws instances of no task; make the env by task_env, or leave "
+            "out the task."
+        )
+    generator: FollowsTask = copy(env.generator)
+    generator.task = task
+    return generator
 
 
 def _batches(instances: TensorDict | Sequence[Any]) -> list[TensorDict]:
@@ -192,13 +222,13 @@ def _empty_like(pool: PromptPool, count: int) -> PromptPool:
 
 
 @torch.no_grad()
-def _alone(pool: PromptPool, row: int) -> PromptPool:
-    """A pool of a copy of one prompt, which needs no key."""
-    one = _empty_like(pool, 1)
-    one.prompts.copy_(pool.prompts[row : row + 1])
-    if one.gate is not None and pool.gate is not None:
-        one.gate.copy_(pool.gate[row : row + 1])
-    return one
+def _part(pool: PromptPool, rows: list[int]) -> PromptPool:
+    """A pool of copies of some prompts, without their keys."""
+    part = _empty_like(pool, len(rows))
+    part.prompts.copy_(pool.prompts[rows])
+    if part.gate is not None and pool.gate is not None:
+        part.gate.copy_(pool.gate[rows])
+    return part
 
 
 def _trained(
@@ -206,7 +236,7 @@ def _trained(
     backbone: AttentionModelPolicy,
     env: RL4COEnvBase,
     groups: list[TensorDict],
-    fresh: tuple[RL4COEnvBase, Task] | None,
+    fresh: FollowsTask | None,
     training: Training | None,
     progress: bool,
 ) -> PromptPool:
@@ -221,7 +251,10 @@ def _trained(
     steps = range(1, options.steps + 1)
     with seeded(options.seed, device=one.prompts.device):
         for step in track(steps, "training the prompt", disable=not progress, transient=True):
-            td = _draw(copies, fresh if step % 2 == 0 else None, options.batch_size)
+            if fresh is not None and step % 2 == 0:
+                td = reset(env, fresh(options.batch_size).to(copies[0].device))
+            else:
+                td = _draw(copies, options.batch_size)
             optimizer.zero_grad()
             _loss(policy, env, td, options.num_starts).backward()
             optimizer.step()
@@ -245,14 +278,8 @@ def _with_copies(env: RL4COEnvBase, td: TensorDict) -> TensorDict:
     return StateAugmentation(8, Symmetries(*square_of(env)), feats=["locs"])(td)
 
 
-def _draw(
-    copies: list[TensorDict], fresh: tuple[RL4COEnvBase, Task] | None, count: int
-) -> TensorDict:
-    """Random rows of one size, or new instances."""
-    if fresh is not None:
-        env, task = fresh
-        env.generator.task = task
-        return reset(env, env.generator(count).to(copies[0].device))
+def _draw(copies: list[TensorDict], count: int) -> TensorDict:
+    """Random rows of one size."""
     weights = torch.tensor([float(len(td)) for td in copies])
     td = copies[int(torch.multinomial(weights, 1))]
     return td[torch.randperm(len(td))[:count].to(td.device)]

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rl4co_prompt.rollout.starts import rollout_options
 from rl4co_prompt.tasks.reset import reset
+from rl4co_prompt.tasks.task import Task
 from rl4co_prompt.training.batches import seeded
 from rl4co_prompt.training.multi_task import MultiTaskPOMO
 
@@ -27,7 +28,8 @@ class MetaPOMO(MultiTaskPOMO):
         alpha: of the first epoch, before its decay.
         alpha_decay: factor of every epoch.
         alpha_floor: least alpha.
-        **options: of :class:`MultiTaskPOMO`. ``train_data_size`` is k batches.
+        **options: of :class:`MultiTaskPOMO`. ``train_data_size`` is k times ``batch_size``, or
+            k times 64 where the batch follows the size; an epoch has k inner steps at any size.
     """
 
     def __init__(
@@ -48,6 +50,9 @@ class MetaPOMO(MultiTaskPOMO):
         super().__init__(env, policy, *args, **options)
         self.alpha, self.alpha_decay, self.alpha_floor = alpha, alpha_decay, alpha_floor
         self._before: dict[str, Tensor] = {}
+
+    def instances_of_epoch(self, task: Task) -> int:
+        return self.batches_of_epoch * self.batch_size_of(task)
 
     def step_size(self, epoch: int) -> float:
         """Alpha of an epoch, counted from 0."""
@@ -101,10 +106,12 @@ class Omni(MultiTaskPOMO):
         options.setdefault("task_per", "batch")
         if options["task_per"] != "batch":
             raise ValueError("Omni has one task per batch.")
+        if options.get("distillation") is not None:
+            raise ValueError("Omni learns by rewards alone; leave out the distillation.")
         super().__init__(env, policy, *args, **options)
         self.second_order, self.inner_lr, self.query_weight = second_order, inner_lr, query_weight
 
-    def instances_of_batch(self, task: Any) -> int:
+    def instances_of_batch(self, task: Task) -> int:
         return 2 * super().instances_of_batch(task)  # support and query
 
     @property
@@ -117,7 +124,7 @@ class Omni(MultiTaskPOMO):
     ) -> dict:
         if phase != "train":
             return super().shared_step(batch, batch_idx, phase, dataloader_idx)
-        half = len(batch) // 2
+        half, self._reference = len(batch) // 2, None  # a validation batch may have left its own
         with seeded(self.seed, self.global_step, self.global_rank, batch_idx, device=self.device):
             weights = {n: p for n, p in self.policy.named_parameters() if p.requires_grad}
             support = self.loss_at(weights, batch[:half])["loss"]
@@ -178,6 +185,10 @@ class Omni(MultiTaskPOMO):
         count = float(state["step"])
         mean = beta1 * state["exp_avg"] + (1 - beta1) * gradient
         square = beta2 * state["exp_avg_sq"] + (1 - beta2) * gradient * gradient
-        state["exp_avg"], state["exp_avg_sq"] = mean.detach(), square.detach()
+        # Every process has a batch of its own; the outer Adam must stay the same in all of them.
+        state["exp_avg"], state["exp_avg_sq"] = (
+            self.trainer.strategy.reduce(moment.detach().clone(), reduce_op="mean")
+            for moment in (mean, square)
+        )
         deviation = (square / (1 - beta2**count) + 1e-30).sqrt()  # no infinite slope at zero
         return mean / (1 - beta1**count) / (deviation + eps)

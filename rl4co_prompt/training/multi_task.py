@@ -184,29 +184,38 @@ class MultiTaskPOMO(POMO):
         """Fresh instances of the epoch's task, or of a task for each batch."""
         epoch, epochs = self.current_epoch, self.trainer.max_epochs or 0
         if self.schedule is not None and self.task_per == "batch":
-            count = max(1, self.data_cfg["train_data_size"] // self.data_cfg["batch_size"])
             return TaskBatches(
                 self.env.generator,
                 self.schedule,
                 self.instances_of_batch,
-                count,
+                self.batches_of_epoch,
                 epoch,
                 epochs,
                 self.seed,
                 self.device,
             ).loader()
+        count = self.data_cfg["train_data_size"]
         if self.schedule is not None:
-            self.env.generator.task = self.schedule.task(epoch, epochs)
-            self.train_batch_size = self.batch_size_of(self.env.generator.task)
+            task = self.schedule.task(epoch, epochs)
+            self.env.generator.task = task
+            self.train_batch_size, count = self.batch_size_of(task), self.instances_of_epoch(task)
         with seeded(self.seed, epoch, device=self.device):
-            dataset = self.wrap_dataset(
-                self.env.dataset(self.data_cfg["train_data_size"], phase="train")
-            )
+            dataset = self.wrap_dataset(self.env.dataset(count, phase="train"))
         return self._dataloader(dataset, self.train_batch_size, self.shuffle_train_dataloader)
 
     def batch_size_of(self, task: Task) -> int:
         size: int = self.data_cfg["batch_size"]
         return batch_size_for(task.num_loc) if self.batch_follows_size else size
+
+    @property
+    def batches_of_epoch(self) -> int:
+        """Where they do not depend on the size."""
+        return max(1, self.data_cfg["train_data_size"] // self.data_cfg["batch_size"])
+
+    def instances_of_epoch(self, task: Task) -> int:
+        """What is drawn for an epoch that has one task."""
+        count: int = self.data_cfg["train_data_size"]
+        return count
 
     def instances_of_batch(self, task: Task) -> int:
         """What is drawn for a batch where the task changes with it."""
@@ -249,8 +258,6 @@ class MultiTaskPOMO(POMO):
         )
         best = reward.amax(-1)
         if phase == "train":
-            if count < 2:
-                raise ValueError(f"Training compares rollouts, so num_starts must exceed {count}.")
             self.calculate_loss(td, batch, out, reward[:, 0], likelihood[:, 0])
             out["max_reward"] = best[:, 0]
         else:
@@ -266,6 +273,8 @@ class MultiTaskPOMO(POMO):
         reward: Tensor | None = None,
         log_likelihood: Tensor | None = None,
     ) -> dict:
+        if reward is not None and reward.shape[-1] < 2:
+            raise ValueError("Training compares rollouts, so num_starts must exceed 1.")
         if self.relative_advantage and reward is not None:
             reward = reward / reward.mean(-1, keepdim=True).abs()
         return super().calculate_loss(td, batch, policy_out, reward, log_likelihood)

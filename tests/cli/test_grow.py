@@ -29,11 +29,14 @@ def test_a_pool_grows_by_files(files, weights, pool, tmp_path):
 
 
 def test_pools_merge(pool, tmp_path):
-    out = str(tmp_path / "both.safetensors")
-    result = run(app, ["merge", pool, pool, "--out", out])
+    other, out = (str(tmp_path / f"{name}.safetensors") for name in ("other", "both"))
+    second = PromptPool.load(pool)
+    second.prompts.data[0] += 1
+    second.save(other)
+    result = run(app, ["merge", pool, other, "--out", out])
 
     assert result.exit_code == 0, result.output
-    assert PromptPool.load(out).num_prompts == 4
+    assert PromptPool.load(out).num_prompts == 3  # one pair is in both
 
 
 @pytest.mark.parametrize(

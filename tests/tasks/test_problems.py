@@ -8,7 +8,7 @@ from rl4co.envs import get_env
 from rl4co.envs.routing import CVRPTWGenerator, OPGenerator, PCTSPGenerator
 
 from rl4co_prompt import MultiTaskCVRPEnv, Task
-from rl4co_prompt.tasks.problems import ProblemGenerator, task_env, usual_length
+from rl4co_prompt.tasks.problems import ProblemGenerator, check_problem, task_env, usual_length
 from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.task import PROBLEMS, only_problem, training_tasks, unseen_tasks
 
@@ -47,6 +47,35 @@ def test_laws_read_back(text):
 def test_impossible_tasks_are_refused(name, message):
     with pytest.raises(ValueError, match=message):
         Task.from_name(name)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_rl4cos_own_reset_follows_the_task(name):
+    env = task_env(f"{name}:10-cluster")
+    env.generator.task = "14-uniform"
+    td = env.generator(2, rng=0)
+    ours, own = reset(env, td), env.reset(td.clone())
+
+    assert torch.equal(ours["action_mask"], own["action_mask"])
+
+
+def test_options_that_contradict_the_task_are_refused():
+    with pytest.raises(TypeError, match="The task says what num_loc would"):
+        task_env("tsp:10-uniform", {"num_loc": 20})
+
+
+@pytest.mark.parametrize(("name", "policy"), [("tsp", "cvrp"), ("op", "pctsp"), ("cvrp", "tsp")])
+def test_a_policy_of_another_problem_is_told(name, policy):
+    env = task_env(f"{name}:10-uniform")
+    with pytest.raises(ValueError, match=f"The policy is of {policy} and the environment of"):
+        check_problem(env, policy)
+    check_problem(env, name)
+    check_problem(env, "mine")
+
+
+def test_kindred_problems_share_a_policy():
+    check_problem(task_env("sdvrp:10-uniform"), "cvrp")
+    check_problem(task_env("pctsp:10-uniform"), "spctsp")
 
 
 @pytest.mark.parametrize("name", OTHERS)

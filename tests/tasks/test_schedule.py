@@ -32,6 +32,11 @@ def test_rising_size_follows_omnis_formula():
     assert schedule.task(900, run).num_loc == 200
 
 
+def test_rising_size_knows_the_sizes_of_other_problems():
+    assert RisingSize(problem="pdp").tasks == training_tasks("pdp")
+    assert RisingSize(["10-grid"], problem="tsp").task(0, 9).name == "tsp:10-grid"
+
+
 def test_rising_size_draws_all_maps_of_a_size():
     drawn = {RisingSize(seed=seed).task(0, 100).geometry.name for seed in range(200)}
 

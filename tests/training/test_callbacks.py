@@ -63,3 +63,10 @@ def test_the_bar_shows_the_figures_that_matter(keys, monkeypatch, metrics, shown
     model.env.task = "10-uniform"
 
     assert PromptProgressBar().get_metrics(None, model) == shown
+
+
+def test_the_bar_names_no_task_where_batches_have_their_own(monkeypatch):
+    monkeypatch.setattr("lightning.pytorch.callbacks.RichProgressBar.get_metrics", lambda *args: {})
+
+    assert PromptProgressBar().get_metrics(None, make(task_per="batch")) == {}
+    assert "task" in PromptProgressBar().get_metrics(None, make(task_per="epoch"))

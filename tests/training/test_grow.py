@@ -3,6 +3,8 @@ import warnings
 import pytest
 import torch
 
+from rl4co.envs import get_env
+
 from rl4co_prompt import (
     POMOPolicy,
     PromptedPolicy,
@@ -206,6 +208,24 @@ def test_merged_pools_have_the_pairs_of_both(backbone, feature):
     assert PromptedPolicy(backbone, merged).pool.num_prompts == 6
 
 
+@pytest.mark.parametrize("feature", ["code", "paper"])
+def test_pools_that_grew_from_one_share_its_pairs_when_merged(backbone, env, far, near, feature):
+    pool = make_pool(backbone, feature, gated=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mine, theirs = (
+            add_distribution(pool, backbone, instances, env, name=name, **QUIET)
+            for name, instances in (("mine", far), ("theirs", near))
+        )
+    merged = merge_pools(mine, theirs)
+
+    for part in ("keys", "prompts", "gate"):
+        ours, last = getattr(mine, part), getattr(theirs, part)[-1:]
+        assert torch.equal(getattr(merged, part), torch.cat((ours, last)))
+    assert merged.tasks == (*TASKS, "mine", "theirs")
+    assert merge_pools(mine, pool).num_prompts == mine.num_prompts
+
+
 def test_only_pools_of_one_kind_merge(backbone):
     a = make_pool(backbone)
     torch.manual_seed(9)
@@ -230,6 +250,12 @@ def test_what_can_not_grow_is_refused(backbone, env, far, tmp_path):
         add_distribution(PromptPool.for_backbone(backbone, 1, 2), backbone, far, env)
     with pytest.raises(ValueError, match="at least one instance"):
         add_distribution(pool, backbone, far[:0], env)
+    with pytest.raises(ValueError, match="CVRPEnv draws instances of no task"):
+        add_distribution(pool, backbone, far, get_env("cvrp"), task=FAR)
+    with pytest.raises(ValueError, match="policy is of cvrp and the environment of tsp"):
+        add_distribution(pool, backbone, far, get_env("tsp"))
+    with pytest.raises(ValueError, match="num_starts must be at least 2, got 1"):
+        Training(num_starts=1)
     with pytest.raises(TypeError, match="instances must be a TensorDict"):
         add_distribution(pool, backbone, [3], env)
     with pytest.raises(FileNotFoundError, match="No prompt pool"):

@@ -90,6 +90,22 @@ def test_each_inner_run_has_a_fresh_adam():
         assert moved.max() < 1.01e-3
 
 
+def test_every_epoch_has_as_many_inner_steps():
+    """Large tasks have smaller batches, not more of them."""
+    schedule = Sequential(["8-uniform", "110-uniform"])
+    model = make(MetaPOMO, schedule=schedule, batch_size=None, train_data_size=128)
+    model.trainer = make_trainer(2)
+    model.setup()
+    loaders = []
+    for epoch in (0, 1):
+        model.trainer.fit_loop.epoch_progress.current.processed = epoch
+        model.trainer.fit_loop.epoch_progress.current.completed = epoch
+        loaders.append(model.train_dataloader())
+
+    assert [len(loader) for loader in loaders] == [2, 2]
+    assert [loader.batch_size for loader in loaders] == [64, 32]
+
+
 def test_alpha_decays_to_its_floor():
     model = make(MetaPOMO, alpha=0.99, alpha_decay=0.999, alpha_floor=1e-4)
 
@@ -230,6 +246,32 @@ def test_the_switch_to_first_order_comes_after_its_part_of_the_run(monkeypatch):
     assert [order for _, order in seen] == [True] * 4 + [False] * 4
 
 
+def test_reference_costs_of_a_validation_batch_stay_with_it():
+    model = make(Omni)
+    on_tape(model)
+    model._reference = torch.ones(5)  # of another number than a query half has
+
+    assert torch.isfinite(model.shared_step(model.env.generator(6, rng=0), 0, "train")["loss"])
+
+
+def test_moments_are_those_of_all_processes(monkeypatch):
+    model = make(Omni, second_order=1.0)
+    optimizer = on_tape(model)
+    batch = model.env.generator(6, rng=0)
+    model.shared_step(batch, 0, "train")["loss"].backward()
+    optimizer.step()
+
+    def reduce(moment, reduce_op):
+        assert reduce_op == "mean"
+        return moment.fill_(7.0)
+
+    monkeypatch.setattr(model.trainer.strategy, "reduce", reduce)
+    model.shared_step(batch, 0, "train")
+
+    assert all((state["exp_avg"] == 7).all() for state in optimizer.state.values())
+    assert all((state["exp_avg_sq"] == 7).all() for state in optimizer.state.values())
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
@@ -237,11 +279,18 @@ def test_the_switch_to_first_order_comes_after_its_part_of_the_run(monkeypatch):
         (MetaPOMO, {"task_per": "batch"}, "one task per epoch"),
         (Omni, {"task_per": "epoch"}, "one task per batch"),
         (Omni, {"second_order": 2}, "part of the run"),
+        (Omni, {"distillation": object()}, "by rewards alone"),
     ],
 )
 def test_senseless_options_are_refused(kind, options, message):
     with pytest.raises(ValueError, match=message):
         make(kind, **options)
+
+
+@pytest.mark.parametrize("kind", [MetaPOMO, Omni])
+def test_one_rollout_has_none_to_be_compared_with(kind):
+    with pytest.raises(ValueError, match="num_starts must exceed 1"):
+        fit(make(kind, num_starts=1), 1)
 
 
 def test_hard_tasks_are_drawn_more_often():
