@@ -179,7 +179,8 @@ def test_an_experiment_runs(experiment, weights, tmp_path):
     moved = {key for key, value in model.policy.state_dict().items()
              if not torch.equal(value, before[key])}  # fmt: skip
 
-    assert moved == {"encoder.pool.prompts"} if experiment == "zoo/prompts" else len(moved) > 5
+    pool = {"encoder.pool.prompts", "encoder.pool.gate"}
+    assert moved == pool if experiment == "zoo/prompts" else len(moved) > 5
 
 
 def test_a_run_trains_tests_resumes_and_tests_alone(weights, tmp_path):

@@ -52,6 +52,10 @@ def test_keys_makes_a_pool_and_info_shows_it(weights, tmp_path):
     assert "feature   paper" in shown.stdout
 
 
+def test_info_shows_the_pool_that_ships():
+    assert "16 prompts x 6 layers x 5 tokens x 128" in run(app, ["info", "cvrp"]).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -61,7 +65,7 @@ def test_keys_makes_a_pool_and_info_shows_it(weights, tmp_path):
         (["keys", "none.pt", "--out", "a.safetensors", "--seed", "-1"], "The seed must be from 0"),
         (["solve", "none.vrp"], "No file or folder at none.vrp"),
         (["evaluate", "--suite", "none"], "Unknown suite 'none'"),
-        (["evaluate", "--method", "prompt"], "The method prompt needs prompts"),
+        (["evaluate", "--method", "prompt", "--weights", "a"], "The method prompt needs prompts"),
         (["evaluate", "--report", "page.pdf"], "page.pdf must be a file that ends in .html"),
         (["evaluate", "--suite", "9-grid", "--reference", "x"], "Unknown reference solver 'x'"),
         (["compare", "--seconds", "soon"], "--seconds takes numbers by commas"),
