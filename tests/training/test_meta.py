@@ -27,7 +27,7 @@ def make(kind, **options):
         "lr_milestones": (),
         "optimizer_kwargs": {"lr": 1e-2},
     } | options
-    return kind(MultiTaskCVRPEnv(check_solution=False), policy, **options)
+    return kind(MultiTaskCVRPEnv(TASKS[0], check_solution=False), policy, **options)
 
 
 def fit(model, epochs=3, callbacks=(), ckpt_path=None):
