@@ -17,6 +17,9 @@ from rl4co_prompt.tasks.task import Task
 class TaskBatches(Dataset):
     """An epoch's batches, each of a task of its own; any of them can be drawn again.
 
+    Where several processes train, the batches of one step share a task: all processes then learn
+    from the same teacher, or all by rewards, and none waits for another's larger instances.
+
     Args:
         generator: of the instances; it keeps its task.
         schedule: of the batches, numbered through the whole run.
@@ -25,6 +28,7 @@ class TaskBatches(Dataset):
         epoch, epochs: this one, counted from 0, and all.
         seed: of the instances.
         device: whose random state is kept, too.
+        processes: that share the batches in turn.
     """
 
     def __init__(
@@ -37,10 +41,12 @@ class TaskBatches(Dataset):
         epochs: int,
         seed: int,
         device: torch.device,
+        processes: int = 1,
     ):
         self.generator, self.schedule, self.batch_size_of = generator, schedule, batch_size_of
-        self.count, self.first, self.total = count, epoch * count, epochs * count
-        self.seed, self.device = seed, device
+        self.count = -(-count // processes) * processes  # a last step of all of them
+        self.first, self.total = epoch * self.count, epochs * self.count
+        self.seed, self.device, self.processes = seed, device, processes
 
     def __len__(self) -> int:
         return self.count
@@ -50,7 +56,8 @@ class TaskBatches(Dataset):
             raise IndexError(index)
         number = self.first + index
         generator = copy(self.generator)
-        generator.task = self.schedule.task(number, self.total)
+        step, steps = number // self.processes, self.total // self.processes
+        generator.task = self.schedule.task(step, steps)
         with seeded(self.seed, number, device=self.device):
             return generator(self.batch_size_of(generator.task))
 

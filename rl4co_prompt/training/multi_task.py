@@ -25,7 +25,7 @@ from rl4co_prompt.tasks.schedule import Schedule, Sequential
 from rl4co_prompt.tasks.symmetry import Symmetries, square_of
 from rl4co_prompt.tasks.task import Task, as_tasks, batch_size_for, only_problem, training_tasks
 from rl4co_prompt.training.batches import TaskBatches, seeded
-from rl4co_prompt.training.distill import Distillation
+from rl4co_prompt.training.distill import Distillation, Teacher
 
 VALIDATION_SEED, TEST_SEED = 2022, 2023  # Omni-VRP's convention, beside 1234 for training
 # No part of the saved hyperparameters.
@@ -193,6 +193,7 @@ class MultiTaskPOMO(POMO):
                 epochs,
                 self.seed,
                 self.device,
+                self.trainer.world_size,
             ).loader()
         count = self.data_cfg["train_data_size"]
         if self.schedule is not None:
@@ -233,9 +234,7 @@ class MultiTaskPOMO(POMO):
                 return self._by_rewards(batch, phase, dataloader_idx)
         numbers = (self.seed, self.global_step, self.global_rank, batch_idx)
         with seeded(*numbers, device=self.device):
-            teacher = None
-            if self.distillation is not None:
-                teacher = self.distillation.teacher_of(batch)
+            teacher = self._teacher_of(batch)
             if self.distillation is None or teacher is None:
                 return self._by_rewards(batch, phase, dataloader_idx)
             progress = self.current_epoch / max(self.trainer.max_epochs or 1, 1)
@@ -243,6 +242,14 @@ class MultiTaskPOMO(POMO):
                 self.policy, teacher, reset(self.env, batch), self.env, progress
             )
             return {"loss": out["loss"], **self.log_metrics(out, phase)}
+
+    def _teacher_of(self, batch: Any) -> Teacher | None:
+        """None if one of the processes has no teacher for its batch: they must not part ways."""
+        if self.distillation is None:
+            return None
+        teacher = self.distillation.teacher_of(batch)
+        taught = self.trainer.strategy.reduce_boolean_decision(teacher is not None)
+        return teacher if taught else None
 
     def _by_rewards(self, batch: Any, phase: str, dataloader_idx: int | None) -> dict:
         """RL4CO's POMO step, with starts for any problem and in any size."""

@@ -1,4 +1,7 @@
-"""Run by a test: two processes train a pool and write down what each of them saw."""
+"""Run by a test: two processes train and write down what each of them saw.
+
+Usage: FOLDER pool|taught|omni
+"""
 
 import sys
 
@@ -18,23 +21,59 @@ from rl4co_prompt import (
     fit_keys,
 )
 from rl4co_prompt.tasks.schedule import Random
+from rl4co_prompt.training.distill import Distillation, Teacher
+from rl4co_prompt.training.meta import Omni
+from rl4co_prompt.training.multi_task import MultiTaskPOMO
+
+TASKS = ["10-uniform", "11-cluster"]
+TINY = {"embed_dim": 16, "num_encoder_layers": 2, "num_heads": 2, "feedforward_hidden": 32}
 
 
 class WriteDown(Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         with open(Path(sys.argv[1]) / f"rank{trainer.global_rank}.txt", "a") as file:
-            prompts = module.policy.pool.prompts.detach().double().sum().item()
-            print(module.env.task.name, prompts, batch["locs"].sum().item(), file=file)
+            size = batch["demand"].shape[-1]
+            weights = sum(p.detach().double().sum().item() for p in module.trained())
+            print(size, weights, batch["locs"].sum().item(), file=file)
+
+
+def pool():
+    """Prompts, a task for each epoch."""
+    backbone = POMOPolicy(**TINY)
+    keys = fit_keys(backbone, TASKS, per_task=4, groups=2, clusters=1, progress=False)
+    policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 2, 2).set_keys(keys))
+    schedule = Random(TASKS, seed=1)
+    return PromptPOMO(MultiTaskCVRPEnv(), policy, schedule, train_data_size=8, batch_size=2)
+
+
+def taught():
+    """A backbone, a task for each batch, a teacher for one of the sizes."""
+    return MultiTaskPOMO(
+        MultiTaskCVRPEnv(),
+        POMOPolicy(**TINY),
+        Random(TASKS, seed=1),
+        task_per="batch",
+        distillation=Distillation([Teacher(POMOPolicy(**TINY), (10, 10))], num_tours=2),
+        train_data_size=6,  # an odd number of batches
+        batch_size=2,
+    )
+
+
+def omni():
+    """In second order, whose inner steps go into the moments of the optimizer."""
+    return Omni(
+        MultiTaskCVRPEnv(),
+        POMOPolicy(**TINY),
+        Random(TASKS, seed=1),
+        second_order=1.0,
+        train_data_size=8,
+        batch_size=2,
+    )
 
 
 def main():
     torch.manual_seed(0)
-    tasks = ["10-uniform", "11-cluster"]
-    backbone = POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
-    keys = fit_keys(backbone, tasks, per_task=4, groups=2, clusters=1, progress=False)
-    policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 2, 2).set_keys(keys))
-    env = MultiTaskCVRPEnv()
-    model = PromptPOMO(env, policy, Random(tasks, seed=1), train_data_size=8, batch_size=2)
+    model = {"pool": pool, "taught": taught, "omni": omni}[sys.argv[2]]()
     RL4COTrainer(
         max_epochs=2,
         accelerator="cpu",
