@@ -27,7 +27,11 @@ class _RegisterAfterImport(MetaPathFinder):
 
     def _then_register(self, exec_module: Any) -> Any:
         def run(module: ModuleType) -> None:
+            torch = import_module("torch")
+            threads = torch.get_num_threads()
             exec_module(module)
+            # A loop that RL4CO compiles has numba set OpenMP to all cores, whatever the user set.
+            torch.set_num_threads(threads)
             module.ENV_REGISTRY.update(_ENVIRONMENTS)
             sys.meta_path.remove(self)
 
