@@ -131,6 +131,7 @@ TINY = "{embed_dim: 16, num_encoder_layers: 2, num_heads: 2, feedforward_hidden:
 RECIPE = {
     "zoo/distill": ["teacher_50={0}", "teacher_100={0}", f"model.policy.options={TINY}"],
     "zoo/refine": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
+    "zoo/refine_100": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/pomo_paper": [f"model.policy.options={TINY}"],
     **{
         f"baselines/{name}{size}": [f"model.policy.options={TINY}", *more]
