@@ -47,7 +47,7 @@ class Muon(Optimizer):
         super().__init__(params, options | {"weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -69,11 +69,12 @@ class Muon(Optimizer):
         """Step of matrices of one shape."""
         beta, steps = group["momentum"], []
         for weight in weights:
-            state = self.state[weight]
+            state, gradient = self.state[weight], weight.grad
+            assert gradient is not None
             if not state:
                 state["momentum"] = torch.zeros_like(weight)
-            state["momentum"].lerp_(weight.grad, 1 - beta)
-            steps.append(torch.lerp(weight.grad, state["momentum"], beta))  # Nesterov's
+            state["momentum"].lerp_(gradient, 1 - beta)
+            steps.append(torch.lerp(gradient, state["momentum"], beta))  # Nesterov's
         size = 0.2 * max(weights[0].shape) ** 0.5 * group["lr"]
         for weight, step in zip(weights, orthogonal(torch.stack(steps)), strict=True):
             weight.mul_(1 - group["lr"] * group["weight_decay"])
