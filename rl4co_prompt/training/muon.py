@@ -16,7 +16,7 @@ NARROWEST = 16  # matrices with fewer rows or columns, such as embeddings of poi
 
 
 class Muon(Optimizer):
-    """Momentum with orthogonalised steps for matrices, AdamW for all other weights.
+    """Momentum with orthogonalised steps for matrices, Adam for all other weights.
 
     A matrix moves by the nearest orthogonal matrix to its momentum (Jordan et al., 2024), scaled
     to the size of Adam's steps (Liu et al., 2025), so that one learning rate serves both.
@@ -27,7 +27,7 @@ class Muon(Optimizer):
         momentum: of the matrices.
         betas: of the other weights.
         eps: of the other weights.
-        weight_decay: of the matrices, apart from the gradient.
+        weight_decay: of the matrices alone, apart from the gradient.
     """
 
     def __init__(

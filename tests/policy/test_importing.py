@@ -23,10 +23,14 @@ def prompts():
 
 
 @pytest.fixture
-def promptvrp(tmp_path, prompts):
+def keys():
+    return np.random.default_rng(0).random((4, 2 * 2 * 32)) / 10
+
+
+@pytest.fixture
+def promptvrp(tmp_path, prompts, keys):
     weights = random_weights(32, 2, 48) | {"promptpool.prompt": prompts}
     torch.save({"epoch": 1, "model_state_dict": weights}, tmp_path / "checkpoint-10.pt")
-    keys = np.random.default_rng(0).random((4, 2 * 2 * 32)) / 10
     (tmp_path / "keys_new_4").write_bytes(pickle.dumps(keys))
     return tmp_path / "checkpoint-10.pt"
 
@@ -68,7 +72,7 @@ def test_prompts_come_with_their_backbone_and_keys(promptvrp, prompts, tmp_path)
     assert "4 prompts x 2 layers x 5 tokens" in done.card.read_text()
 
 
-def test_an_imported_pool_encodes_as_promptvrp_does(promptvrp, prompts, tmp_path):
+def test_an_imported_pool_encodes_as_promptvrp_does(promptvrp, prompts, keys, tmp_path):
     done = import_weights(promptvrp, tmp_path, "x", num_heads=4, keys=tmp_path / "keys_new_4")
     policy = PromptedPolicy.from_pretrained(done.backbone, done.pool)
     batch = TaskGenerator("9-uniform")(6, rng=0)
@@ -78,8 +82,7 @@ def test_an_imported_pool_encodes_as_promptvrp_does(promptvrp, prompts, tmp_path
     pooled = [x.mean(1) for x in reference.attention] + [x.std(1) for x in reference.attention]
     feature = torch.cat(pooled, -1)
     feature = feature / feature.norm(dim=-1, keepdim=True)
-    keys = torch.tensor(pickle.loads((tmp_path / "keys_new_4").read_bytes())).float()
-    chosen = (feature[:, None] - keys).norm(dim=-1).argmin(-1)
+    chosen = (feature[:, None] - torch.tensor(keys).float()).norm(dim=-1).argmin(-1)
     hidden = reference.encode(*raw, prompt=prompts.view(4, 5, 2, 32)[chosen])[:, :10]
     with torch.no_grad():
         td = MultiTaskCVRPEnv().reset(batch)
