@@ -76,8 +76,8 @@ def rivals(backbone, instances):
     )
     inner = 8 * BATCH
     yield "Meta-POMO", MetaPOMO(env, copies[1], train_data_size=inner, **whole), instances // inner
-    half = {"train_data_size": part // 2, "inner_lr": 3e-4}  # and as many for the inner steps
-    yield "Omni, first order", Omni(env, copies[2], **half, **whole), EPOCHS
+    half = part // 2  # and as many for the inner steps
+    yield "Omni, first order", Omni(env, copies[2], train_data_size=half, **whole), EPOCHS
     torch.manual_seed(1)
     keys = fit_keys(backbone, TASKS, per_task=64, groups=2, clusters=2, progress=False)
     pool = PromptPool.for_backbone(backbone, 4, num_tokens=5, init_scale=0.1).set_keys(keys)

@@ -44,8 +44,8 @@ def grow(
         instances = [instance for file in files for instance in read_instances(file, capacity)]
         grown = add_distribution(
             old,
-            read_backbone(weights, num_heads=num_heads),
             instances,
+            read_backbone(weights, num_heads=num_heads),
             task=task,
             name=name,
             training=Training(steps, batch_size, lr=lr, seed=seed),

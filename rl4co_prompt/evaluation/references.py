@@ -1,5 +1,7 @@
 """Reference costs: what HGS, LKH-3 or OR-Tools find for instances, each solved only once."""
 
+import os
+
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -176,7 +178,7 @@ class ReferenceCosts:
     Args:
         name: ``hgs``, ``lkh3`` or ``ortools``.
         seconds: per instance; the paper's by default.
-        jobs: instances at a time.
+        jobs: instances at a time; one for each core by default.
         binary: of LKH-3.
     """
 
@@ -184,10 +186,11 @@ class ReferenceCosts:
         self,
         name: str = "hgs",
         seconds: float | None = None,
-        jobs: int = 1,
+        jobs: int | None = None,
         binary: str | Path | None = None,
     ):
-        self.solver, self.jobs = reference_solver(name, seconds, binary), jobs
+        self.solver = reference_solver(name, seconds, binary)
+        self.jobs = jobs if jobs is not None else os.cpu_count() or 1
 
     def __call__(self, td: TensorDict) -> Tensor:
         found = reference_costs(read_instances(td), self.solver, Cache(), self.jobs, progress=False)

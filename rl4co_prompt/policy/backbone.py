@@ -186,13 +186,18 @@ def save_backbone(policy: "Backbone", path: str | Path, half: bool = False) -> P
     Args:
         half: in half precision; the policy that is read back is another one by a little.
     """
-    kind = next((name for name, cls in _POLICIES.items() if isinstance(policy, cls)), None)
+    kind = kind_of(policy)
     if kind is None:
         raise TypeError(
             f"save_backbone writes a {' or '.join(_POLICIES)}, got {type(policy).__name__}."
         )
     metadata = {"format": FORMAT, "policy": kind, "config": json.dumps(policy.config)}
     return write_safetensors(path, in_half(policy.state_dict(), half), metadata)
+
+
+def kind_of(policy: nn.Module) -> str | None:
+    """The name of its class in files, if they can hold it."""
+    return next((name for name, cls in _POLICIES.items() if isinstance(policy, cls)), None)
 
 
 def load_backbone(

@@ -62,7 +62,7 @@ def import_weights(
         folder: of the new files.
         name: of the new files; by default the old one.
         num_heads, normalization: where the file does not tell.
-        problem: of RL4CO's weights, where problems look the same, as cvrp and op do.
+        problem: of RL4CO's and Kool's weights, where problems look the same, as cvrp and op do.
         keys: file of PromptVRP's keys.
         force: write over files.
     """

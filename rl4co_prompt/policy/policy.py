@@ -51,6 +51,7 @@ class PromptedPolicy(FastDecoding):
         mark = fingerprint(backbone)
         pool.check_backbone(mark)
         super().__init__(encoder=encoder, decoder=backbone.decoder, **settings)
+        self._backbone = (backbone,)  # in a tuple, so that its modules are not registered twice
         pool.backbone_fingerprint = mark
         for frozen in (encoder.encoder, self.decoder):
             frozen.requires_grad_(False)
@@ -59,6 +60,11 @@ class PromptedPolicy(FastDecoding):
     @property
     def pool(self) -> PromptPool:
         return self.encoder.pool
+
+    @property
+    def backbone(self) -> AttentionModelPolicy:
+        """The frozen policy, without prompts."""
+        return self._backbone[0]
 
     @property
     def fingerprint(self) -> str:
@@ -148,7 +154,8 @@ class PromptedPolicy(FastDecoding):
             return Explanation(
                 only, torch.full_like(only, torch.nan, dtype=torch.float), only[:, 0]
             )
-        distance, order = self.pool.distances(self.encoder.features(td)[0]).sort(-1)
+        found = self.pool.distances(self.encoder.features(td)[0])
+        distance, order = found.sort(dim=-1, stable=True)
         return Explanation(order, distance, order[:, 0])
 
     def trainable_parameters(self) -> str:
@@ -180,6 +187,17 @@ class PromptedPolicy(FastDecoding):
             raise ValueError(
                 f"{PROMPT!r} asks for prompt {int(given.max())} of {self.pool.num_prompts}."
             )
+
+
+def bare(policy: AttentionModelPolicy) -> AttentionModelPolicy:
+    """The backbone: of a prompted policy its own, otherwise the policy itself."""
+    if isinstance(policy, PromptedPolicy):
+        return policy.backbone
+    if not isinstance(policy, AttentionModelPolicy):
+        raise TypeError(
+            f"A backbone is an attention policy, such as load_backbone reads, got {policy!r:.80}."
+        )
+    return policy
 
 
 def _better(a: dict, b: dict) -> dict:

@@ -129,13 +129,16 @@ class PromptPool(nn.Module):
         return torch.cdist(features, self.keys, compute_mode="donot_use_mm_for_euclid_dist")
 
     def select(self, features: Tensor, num_prompts: int = 1) -> Tensor:
-        """Nearest keys, best first, at most all. [batch, feature] -> [batch, num_prompts]"""
+        """Nearest keys, best first, at most all; of equal ones, the older first.
+
+        [batch, feature] -> [batch, num_prompts]
+        """
         if num_prompts < 1:
             raise ValueError(f"num_prompts must be at least 1, got {num_prompts}.")
         if self.num_prompts == 1:
             return torch.zeros(len(features), 1, dtype=torch.long, device=features.device)
         k = min(num_prompts, self.num_prompts)
-        return self.distances(features).topk(k, largest=False).indices
+        return self.distances(features).sort(dim=-1, stable=True).indices[:, :k]
 
     @torch.no_grad()
     def set_keys(self, keys: Keys) -> "PromptPool":

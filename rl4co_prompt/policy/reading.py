@@ -5,6 +5,7 @@ import re
 import warnings
 import zipfile
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,9 +111,10 @@ def load_pytorch(path: Path) -> Any:
                 return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             names = set(_refused(path, error)) - inert.keys()
-            if not names:
+            filled = _filled(inert, error)
+            if not names and not filled:
                 raise
-        inert |= {name: _stand_in(name) for name in names}
+        inert |= {name: _stand_in(name) for name in names} | filled
 
 
 def _refused(path: Path, error: pickle.UnpicklingError) -> list[str]:
@@ -122,10 +124,17 @@ def _refused(path: Path, error: pickle.UnpicklingError) -> list[str]:
     return re.findall(r"GLOBAL (\S+) was not an allowed global", str(error))
 
 
-def _stand_in(name: str) -> Callable:
-    if name == "collections.defaultdict":  # is filled item by item, which only a dict allows
-        return lambda *_: {}
-    return type(name.rpartition(".")[2], (Inert,), {})
+def _stand_in(name: str) -> type[Inert]:
+    return type(name.rpartition(".")[2], (Inert,), {"__module__": name.rpartition(".")[0]})
+
+
+def _filled(inert: dict[str, Callable], error: pickle.UnpicklingError) -> dict[str, Callable]:
+    """For a class that a file fills item by item, which only dict and list allow, one of these."""
+    found = re.search(r"Can only (SETITEM|append|extend).*got <class '(.+)'>", str(error))
+    if found is None or found[2] not in inert:
+        return {}
+    kind = OrderedDict if found[1] == "SETITEM" else list
+    return {found[2]: type(kind.__name__, (), {"__new__": lambda *_, **__: kind()})}
 
 
 def _is_safetensors(path: Path) -> bool:

@@ -2,9 +2,10 @@
 
 import math
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 
 from rl4co_prompt.tasks.geometry import Geometry, Uniform, geometry_from_name
 from rl4co_prompt.tasks.laws import DEPOTS, Between, Demand, demand_from_name
@@ -55,9 +56,14 @@ def default_capacity(num_loc: int) -> int:
     return math.ceil(30 + num_loc / 5) if num_loc >= 20 else 20
 
 
-def batch_size_for(num_loc: int) -> int:
-    """Training batch by size, as the authors' code has it: 64, 32 above 100, 16 from 150."""
-    return 64 if num_loc <= 100 else 32 if num_loc < 150 else 16
+# Of training, as PromptVRP's code has them: up to which size, how many instances.
+BATCH_SIZES: Mapping[int, int] = MappingProxyType({100: 64, 149: 32, 200: 16})
+
+
+def batch_size_for(num_loc: int, sizes: Mapping[int, int] = BATCH_SIZES) -> int:
+    """Instances of a batch by their size; beyond the largest that is named, as for it."""
+    limit = next((limit for limit in sorted(sizes) if num_loc <= limit), max(sizes))
+    return sizes[limit]
 
 
 @dataclass(frozen=True)

@@ -85,12 +85,20 @@ class PromptProgressBar(RichProgressBar):
         if scheduled and pl_module.task_per == "epoch":  # batches draw tasks of their own
             shown["task"] = pl_module.env.generator.task.name
         if "train/max_reward" in metrics:
-            shown["cost"] = -float(metrics["train/max_reward"])
+            shown |= _cost_or_reward("cost", metrics["train/max_reward"])
         gaps = {key: value for key, value in metrics.items() if key.startswith("val/gap")}
         if gaps:
             return shown | {key: f"{float(value):.2f} %" for key, value in gaps.items()}
         best = [key for key in metrics if key.startswith("val/max_aug_reward")]
-        return shown | {key.replace("max_aug_reward", "cost"): -float(metrics[key]) for key in best}
+        for key in best:
+            shown |= _cost_or_reward(key.replace("max_aug_reward", "cost"), metrics[key])
+        return shown
+
+
+def _cost_or_reward(name: str, reward: Any) -> dict[str, float]:
+    """RL4CO's rewards are costs with a minus, but for problems such as op that collect prizes."""
+    value = float(reward)
+    return {name: -value} if value <= 0 else {name.replace("cost", "reward"): value}
 
 
 class GapWeights(Callback):
@@ -151,7 +159,7 @@ class GapWeights(Callback):
         generator.task = task
         td = generator(self.cached, rng=self.seed)
         if task.name not in self.costs:
-            self.costs[task.name] = self.reference(td)
+            self.costs[task.name] = self._reference_costs(task, td, module.trainer)
         rng = torch.Generator().manual_seed(self.seed + epoch)
         rows = torch.randperm(self.cached, generator=rng)[: self.instances]
         policy, training = module.policy, module.policy.training
@@ -162,6 +170,13 @@ class GapWeights(Callback):
         policy.train(training)
         cost = -out["reward"].view(-1, len(batch)).amax(0).cpu()
         return float(100 * (cost / self.costs[task.name][rows] - 1).mean())
+
+    def _reference_costs(self, task: Task, td: TensorDict, trainer: Trainer) -> Tensor:
+        """Found by one process for all, as searches within a time differ."""
+        rank_zero_info(f"The reference solves {self.cached} instances of {task.name}.")
+        costs: Any = self.reference(td) if trainer.is_global_zero else None
+        found: Tensor = trainer.strategy.broadcast(costs)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         return {"weights": dict(self._schedule.weights), "costs": self.costs}

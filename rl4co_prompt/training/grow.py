@@ -6,7 +6,7 @@ key is one of the old ones.
 
 import warnings
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rl4co_prompt import zoo
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature
-from rl4co_prompt.policy.policy import PromptedPolicy
+from rl4co_prompt.policy.policy import PromptedPolicy, bare
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.rollout.starts import rollout_options
 from rl4co_prompt.tasks.generator import FollowsTask
@@ -34,6 +34,7 @@ from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.symmetry import Symmetries, square_of
 from rl4co_prompt.tasks.task import PROBLEMS, Task, as_task
 from rl4co_prompt.training.batches import seeded
+from rl4co_prompt.training.build import read_backbone
 from rl4co_prompt.training.keys import batch_features
 
 LOOKS = 10  # times in a training that the new prompt is compared with the best so far
@@ -65,9 +66,9 @@ class Training:
 
 
 def add_distribution(
-    pool: PromptPool | str | Path,
-    backbone: AttentionModelPolicy,
+    pool: PromptPool | PromptedPolicy | str | Path,
     instances: TensorDict | Sequence[Any],
+    backbone: AttentionModelPolicy | str | Path | None = None,
     env: RL4COEnvBase | None = None,
     task: Task | str | None = None,
     name: str | None = None,
@@ -80,34 +81,34 @@ def add_distribution(
     best on them of those seen in training, so it is never worse there.
 
     Args:
-        pool: that grows, a file or a name of one; it stays as it is.
-        backbone: the frozen policy that the pool belongs to.
+        pool: that grows, the policy that has it, a file or a name of one; it stays as it is.
         instances: a handful, of one size or a batch for each size, as the environment's generator
             draws them; or CVRP instances in their own units.
+        backbone: the frozen policy that the pool belongs to, a file or a name of one; by default
+            that of the prompted policy, or the one that ships.
         env: that they belong to; RL4CO's of the backbone's problem by default.
         task: whose fresh instances are trained on in every second step.
         name: of the distribution among the pool's tasks; the task's by default.
         training: its length and pace.
         progress: show a progress bar.
     """
-    pool = as_pool(pool)
-    pool.check_backbone(fingerprint(backbone))
-    _check_keys(pool)
-    env = _environment(backbone, task) if env is None else env
-    check_problem(env, backbone.env_name)
-    fresh = None if task is None else _generator(env, as_task(task, backbone.env_name))
-    device = next(backbone.parameters()).device
     batches = _batches(instances)
-    found = [batch_features(backbone, env, batch, pool.feature) for batch in batches]
-    features = torch.cat(found).to(pool.keys.device)
-    row = int(pool.select(features)[:, 0].mode().values)
+    old, model = _pool_and_backbone(pool, backbone)
+    _check_keys(old)
+    env = _environment(model, task) if env is None else env
+    check_problem(env, model.env_name)
+    fresh = None if task is None else _generator(env, as_task(task, model.env_name))
+    device = next(model.parameters()).device
+    found = [batch_features(model, env, batch, old.feature) for batch in batches]
+    features = torch.cat(found).to(old.keys.device)
+    row = int(old.select(features)[:, 0].mode().values)
     groups = [reset(env, batch.to(device)) for batch in batches]
-    pair = _trained(_part(pool, [row]), backbone, env, groups, fresh, training, progress)
+    pair = _trained(_part(old, [row]), model, env, groups, fresh, training, progress)
     if name is None:
         name = "own" if fresh is None else fresh.task.name
-    key = _standardised(pool, features).mean(0, keepdim=True)
-    grown = _joined(pool, key, pair, (name,))
-    new = (grown.select(features)[:, 0] == pool.num_prompts).float().mean()
+    key = _standardised(old, features).mean(0, keepdim=True)
+    grown = _joined(old, key, pair, (name,))
+    new = (grown.select(features)[:, 0] == old.num_prompts).float().mean()
     if new < 0.5:
         warnings.warn(
             f"Only {new:.0%} of the instances are nearest to their own new key; they differ more "
@@ -120,8 +121,9 @@ def add_distribution(
 def merge_pools(a: PromptPool | str | Path, b: PromptPool | str | Path) -> PromptPool:
     """The pairs of both, which must belong to the same backbone; ``a``'s first.
 
-    A pair that both have, as pools do that grew from one, is there once. Keys that were
-    standardised by other statistics are put in terms of ``a``'s.
+    A pair that both have, as pools do that grew from one, is there once. Where only the key is
+    the same, ``a``'s prompt is the nearer one, and both compete among the k nearest. Keys that
+    were standardised by other statistics are put in terms of ``a``'s.
     """
     a, b = as_pool(a), as_pool(b)
     for what, x, y in (
@@ -157,6 +159,22 @@ def as_pool(pool: PromptPool | str | Path) -> PromptPool:
     shipped = None if Path(pool).is_file() else zoo.find(pool)
     own = None if shipped is None else shipped.pool
     return PromptPool.load(pool if own is None else own)
+
+
+def _pool_and_backbone(
+    pool: PromptPool | PromptedPolicy | str | Path,
+    backbone: AttentionModelPolicy | str | Path | None,
+) -> tuple[PromptPool, AttentionModelPolicy]:
+    """Of whatever stands for them; an error if they do not belong together."""
+    if isinstance(pool, PromptedPolicy):
+        backbone = pool.backbone if backbone is None else backbone
+        pool = pool.pool
+    if backbone is None:
+        backbone = zoo.NAMES[0]
+    model = read_backbone(backbone) if isinstance(backbone, str | Path) else bare(backbone)
+    own = as_pool(pool)
+    own.check_backbone(fingerprint(model))
+    return own, model
 
 
 def _holds(pool: PromptPool, key: Tensor, other: PromptPool, row: int) -> bool:
@@ -196,7 +214,8 @@ def _generator(env: RL4COEnvBase, task: Task) -> FollowsTask:
 
 def _batches(instances: TensorDict | Sequence[Any]) -> list[TensorDict]:
     """One for each size."""
-    given = [instances] if isinstance(instances, TensorDict) else list(instances)
+    several = isinstance(instances, Iterable) and not isinstance(instances, TensorDict)
+    given: list[Any] = list(instances) if several else [instances]
     if not given or not all(len(x) for x in given if isinstance(x, TensorDict)):
         raise ValueError("A new distribution needs at least one instance, got none.")
     if all(isinstance(x, TensorDict) and x.batch_dims == 1 for x in given):

@@ -24,6 +24,7 @@ from rl4co_prompt import __version__
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature, instance_features
 from rl4co_prompt.policy.files import write_safetensors
+from rl4co_prompt.policy.policy import bare
 from rl4co_prompt.policy.pool import Keys
 from rl4co_prompt.tasks.problems import task_env
 from rl4co_prompt.tasks.reset import reset
@@ -46,7 +47,7 @@ def fit_keys(
     """Find ``groups * clusters`` keys on the backbone's device.
 
     Args:
-        backbone: the frozen policy that features come from.
+        backbone: the frozen policy that features come from, or a prompted one on it.
         tasks: tasks of one problem or their names; fresh instances are drawn from each.
         per_task: instances per task.
         groups: equal groups of sizes, ascending; 1 clusters all sizes together.
@@ -56,6 +57,7 @@ def fit_keys(
         progress: show a progress bar.
         env: of :func:`task_env`, where its instances are not the usual ones of the tasks.
     """
+    backbone = bare(backbone)
     chosen = as_tasks(tasks, backbone.env_name)
     if not chosen:
         raise ValueError("fit_keys needs at least one task, got none.")
@@ -88,7 +90,7 @@ def fit_keys_to(
     """Find keys for given instances of any of RL4CO's environments.
 
     Args:
-        backbone: the frozen policy that features come from.
+        backbone: the frozen policy that features come from, or a prompted one on it.
         env: that the instances belong to.
         batches: instances of one size each, as the environment's generator draws them.
         clusters: K-means centres of all together.
@@ -96,6 +98,7 @@ def fit_keys_to(
         feature: ``code`` or ``paper``.
         names: of where the instances come from.
     """
+    backbone = bare(backbone)
     _check_counts(1, 1, clusters)
     count = sum(len(batch) for batch in batches)
     if clusters > count:

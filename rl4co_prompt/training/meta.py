@@ -52,7 +52,8 @@ class MetaPOMO(MultiTaskPOMO):
         self._before: dict[str, Tensor] = {}
 
     def instances_of_epoch(self, task: Task) -> int:
-        return self.batches_of_epoch * self.batch_size_of(task)
+        """Of k inner steps, in each of which every process has a batch."""
+        return self.batches_of_epoch * self.batch_size_of(task) * self.trainer.world_size
 
     def step_size(self, epoch: int) -> float:
         """Alpha of an epoch, counted from 0."""
@@ -85,7 +86,7 @@ class Omni(MultiTaskPOMO):
         env, policy: as in :class:`MultiTaskPOMO`.
         second_order: part of the run, from its beginning, that differentiates through the inner
             step. It keeps RL4CO's own loop, as replayed gradients have no second derivative.
-        inner_lr: of the inner step.
+        inner_lr: of the inner step; by default that of the outer one, as it falls.
         query_weight: of the query loss; the authors keep the rest for a term that they turn off.
         **options: of :class:`MultiTaskPOMO`; one task per batch. ``batch_size`` is that of each
             half.
@@ -97,7 +98,7 @@ class Omni(MultiTaskPOMO):
         policy: Any,
         *args: Any,
         second_order: float = 0.0,
-        inner_lr: float = 1e-4,
+        inner_lr: float | None = None,
         query_weight: float = 0.9,
         **options: Any,
     ):
@@ -110,6 +111,15 @@ class Omni(MultiTaskPOMO):
             raise ValueError("Omni learns by rewards alone; leave out the distillation.")
         super().__init__(env, policy, *args, **options)
         self.second_order, self.inner_lr, self.query_weight = second_order, inner_lr, query_weight
+
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        optimizer = self.optimizers().optimizer
+        if type(optimizer) is not torch.optim.Adam:
+            raise ValueError(
+                f"Omni's inner step is a step of Adam, beside an outer Adam; got the optimizer "
+                f"{type(optimizer).__name__}."
+            )
 
     def instances_of_batch(self, task: Task) -> int:
         return 2 * super().instances_of_batch(task)  # support and query
@@ -156,7 +166,8 @@ class Omni(MultiTaskPOMO):
         first order with a fresh Adam, and such that gradients by the result are gradients by the
         weights.
         """
-        through = self.in_second_order
+        through, group = self.in_second_order, self.optimizers().optimizer.param_groups[0]
+        rate = group["lr"] if self.inner_lr is None else self.inner_lr
         found = torch.autograd.grad(
             loss, list(weights.values()), create_graph=through, allow_unused=True
         )
@@ -167,10 +178,11 @@ class Omni(MultiTaskPOMO):
             if gradient is None:
                 adapted[name] = weight
             elif through:
-                adapted[name] = weight - self.inner_lr * self._adam_direction(weight, gradient)
+                adapted[name] = weight - rate * self._adam_direction(weight, gradient)
             else:  # the first step of Adam
-                step = gradient / (gradient.abs() + 1e-8)
-                adapted[name] = weight - self.inner_lr * step.detach()
+                gradient = gradient + group["weight_decay"] * weight
+                step = gradient / (gradient.abs() + group["eps"])
+                adapted[name] = weight - rate * step.detach()
         return adapted
 
     def _adam_direction(self, weight: Tensor, gradient: Tensor) -> Tensor:

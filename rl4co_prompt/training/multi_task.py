@@ -3,7 +3,7 @@
 import math
 import warnings
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,21 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, MultiStepLR
 from torch.utils.data import DataLoader
 
+from rl4co_prompt.policy.backbone import kind_of
+from rl4co_prompt.policy.layouts.rl4co import OWN
 from rl4co_prompt.rollout.starts import ROLLOUTS, rollout_options
 from rl4co_prompt.tasks.problems import follows_task
 from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.schedule import Schedule, Sequential
 from rl4co_prompt.tasks.symmetry import Symmetries, square_of
-from rl4co_prompt.tasks.task import Task, as_tasks, batch_size_for, only_problem, training_tasks
+from rl4co_prompt.tasks.task import (
+    BATCH_SIZES,
+    Task,
+    as_tasks,
+    batch_size_for,
+    only_problem,
+    training_tasks,
+)
 from rl4co_prompt.training.batches import TaskBatches, seeded
 from rl4co_prompt.training.distill import Distillation, Teacher
 
@@ -60,6 +69,8 @@ class MultiTaskPOMO(POMO):
         task_per: ``epoch`` or ``batch``, how often the task changes.
         distillation: teachers; their tasks are learned from them, the others by rewards.
         val_tasks: tasks of the generated validation and test sets, unless the env has files.
+        batch_sizes: up to which size of task, how many instances of a batch; PromptVRP's by
+            default. A ``batch_size`` is for all.
         rollouts: ``starts`` for POMO's; ``samples`` for tours that the policy begins, too, with
             their mean as baseline; ``auto`` takes starts wherever instances have two or more.
         relative_advantage: divide advantages by the mean cost of the instance's rollouts.
@@ -68,8 +79,7 @@ class MultiTaskPOMO(POMO):
         lr_milestones: fractions of the run after which the learning rate falls to a tenth.
         lr_warmup: fraction of the run in which the learning rate of ``cosine`` rises from zero.
         seed: of the training data and of the sampled rollouts.
-        **pomo: of RL4CO's POMO. ``batch_size`` follows the task's size unless given;
-            ``num_starts`` is the number of rollouts of an instance.
+        **pomo: of RL4CO's POMO. ``num_starts`` is the number of rollouts of an instance.
     """
 
     def __init__(
@@ -80,6 +90,7 @@ class MultiTaskPOMO(POMO):
         task_per: str = "epoch",
         distillation: Distillation | None = None,
         val_tasks: Sequence[Task | str] = ("50-uniform", "100-uniform"),
+        batch_sizes: Mapping[int, int] | None = None,
         rollouts: str = "auto",
         relative_advantage: bool = False,
         lr_decay: str = "milestones",
@@ -116,6 +127,10 @@ class MultiTaskPOMO(POMO):
                 "task_env."
             )
         follow_size = pomo.get("batch_size") is None
+        if batch_sizes is not None and not (follow_size and multi_task):
+            raise ValueError("batch_sizes go by the task's size: leave out batch_size, or them.")
+        if batch_sizes is not None and not (batch_sizes and min(batch_sizes.values()) > 0):
+            raise ValueError(f"batch_sizes must name batches of at least 1, got {batch_sizes}.")
         pomo = self.defaults() | {key: _plain(value) for key, value in pomo.items()}
         pomo["batch_size"] = 64 if follow_size else pomo["batch_size"]
         with warnings.catch_warnings():
@@ -133,6 +148,7 @@ class MultiTaskPOMO(POMO):
         if self.augment is not None and "augment_fn" not in pomo:
             self.augment.augmentation = Symmetries(*square_of(env))
         self.batch_follows_size = follow_size and multi_task
+        self.batch_sizes = BATCH_SIZES if batch_sizes is None else dict(batch_sizes)
         self.relative_advantage = relative_advantage
         self.lr_decay, self.lr_warmup = lr_decay, lr_warmup
         self.lr_milestones = tuple(lr_milestones)
@@ -206,7 +222,9 @@ class MultiTaskPOMO(POMO):
 
     def batch_size_of(self, task: Task) -> int:
         size: int = self.data_cfg["batch_size"]
-        return batch_size_for(task.num_loc) if self.batch_follows_size else size
+        if not self.batch_follows_size:
+            return size
+        return batch_size_for(task.num_loc, self.batch_sizes)
 
     @property
     def batches_of_epoch(self) -> int:
@@ -321,8 +339,11 @@ class MultiTaskPOMO(POMO):
         return self.lr_decay == "cosine" or bool(self.lr_milestones)
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
-        """Keep the weights and the length of the run."""
+        """Keep the weights, what policy they are of, and the length of the run."""
         checkpoint["max_epochs"] = self.trainer.max_epochs
+        kind = kind_of(self.policy)
+        if kind is not None:
+            checkpoint[OWN] = {"policy": kind, "config": self.policy.config}
         checkpoint.pop("hyper_parameters", None)
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:

@@ -151,10 +151,11 @@ class ReferenceKool(Reference):
     """Kool's attention model; heads have weights of their own."""
 
     def encode(self, td: dict[str, Tensor]) -> Tensor:
-        if "demand" not in td:
+        features = [td[x][..., None] for x in ("demand", "prize", "penalty") if x in td]
+        if not features:
             h = self.linear(td["locs"], "init_embed")
         else:
-            nodes = torch.cat((td["locs"], td["demand"][..., None]), -1)
+            nodes = torch.cat((td["locs"], *features), -1)
             depot = self.linear(td["depot"][:, None], "init_embed_depot")
             h = torch.cat((depot, self.linear(nodes, "init_embed")), 1)
         for i in range(self.layers):
@@ -178,8 +179,13 @@ class ReferenceKool(Reference):
         graph = self.linear(h.mean(1, keepdim=True), "project_fixed_context")
         return graph + self.linear(context, "project_step_context")
 
-    def score(self, h: Tensor, query: Tensor, blocked: Tensor) -> Tensor:
-        k, v, logit = self.linear(h, "project_node_embeddings").chunk(3, -1)
+    def score(
+        self, h: Tensor, query: Tensor, blocked: Tensor, demand_left: Tensor | None = None
+    ) -> Tensor:
+        projected = self.linear(h, "project_node_embeddings")
+        if demand_left is not None:
+            projected = projected + self.linear(demand_left[..., None], "project_node_step")
+        k, v, logit = projected.chunk(3, -1)
         out = self.linear(self.attend(query, k, v, blocked), "project_out")
         return 10 * (out @ logit.transpose(1, 2) / h.shape[-1] ** 0.5).tanh()
 
@@ -274,11 +280,14 @@ def random_first_release(problem: str, embed_dim: int, layers: int, feedforward:
 def random_kool(problem: str, embed_dim=32, layers=2, feedforward=48, heads=4, tracked=True):
     """A state dict with the names and shapes of Kool's checkpoints."""
     w, depth = _Weights(0), embed_dim // heads
-    if problem == "cvrp":
+    depot, numbers = problem != "tsp", {"tsp": 2, "pctsp": 4}.get(problem, 3)
+    if depot:
         w.linear("init_embed_depot", embed_dim, 2, True)
     else:
         w["W_placeholder"] = w.random(2 * embed_dim)
-    w.linear("init_embed", embed_dim, 3 if problem == "cvrp" else 2, True)
+    w.linear("init_embed", embed_dim, numbers, True)
+    if problem == "sdvrp":
+        w.linear("project_node_step", 3 * embed_dim, 1)
     for i in range(layers):
         name = f"embedder.layers.{i}"
         for x in ("query", "key", "val"):
@@ -290,7 +299,7 @@ def random_kool(problem: str, embed_dim=32, layers=2, feedforward=48, heads=4, t
         w.norm(f"{name}.3.normalizer", embed_dim, tracked)
     w.linear("project_node_embeddings", 3 * embed_dim, embed_dim)
     w.linear("project_fixed_context", embed_dim, embed_dim)
-    columns = embed_dim + 1 if problem == "cvrp" else 2 * embed_dim
+    columns = embed_dim + 1 if depot else 2 * embed_dim
     w.linear("project_step_context", embed_dim, columns)
     w.linear("project_out", embed_dim, embed_dim)
     w["project_out.weight"] *= 0.2

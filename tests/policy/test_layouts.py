@@ -18,10 +18,12 @@ from rl4co_prompt import (
     TaskGenerator,
     load_backbone,
     save_backbone,
+    task_env,
 )
 from rl4co_prompt.policy.backbone import fingerprint, policy_from, policy_from_weights
 from rl4co_prompt.policy.layouts import read_layout
 from rl4co_prompt.policy.reading import Checkpoint
+from rl4co_prompt.tasks.reset import reset
 from tests.conftest import outside
 from tests.policy.reference import (
     ReferenceFirstRelease,
@@ -160,20 +162,77 @@ def test_kools_arguments_are_read(tmp_path, place):
     else:
         (tmp_path / "args.json").write_text(json.dumps(arguments))
     torch.save(state, path)
-    with pytest.raises(ValueError, match="is Kool's model for op; expected one for cvrp or tsp"):
-        load_backbone(path)
-    arguments["problem"] = "cvrp"
+    found = load_backbone(path)
+
+    assert (found.env_name, found.tanh_clipping) == ("op", 5.0)
+    arguments["problem"] = "knapsack"
     state["args"] = arguments
     torch.save(state, path)
+    with pytest.raises(ValueError, match="is Kool's model for knapsack; expected one for cvrp, op"):
+        load_backbone(path)
 
-    assert load_backbone(path).tanh_clipping == 5.0
 
-
-@pytest.mark.parametrize("columns", [4, 7])
-def test_kools_models_of_other_problems_are_refused(columns):
-    weights = random_kool("cvrp") | {"init_embed.weight": torch.zeros(32, columns)}
-    with pytest.raises(ValueError, match="expected one for cvrp or tsp"):
+def test_kools_models_of_unknown_problems_are_refused():
+    weights = random_kool("cvrp") | {"init_embed.weight": torch.zeros(32, 7)}
+    with pytest.raises(ValueError, match="is Kool's model for an unknown problem"):
         policy_from_weights(weights)
+
+
+@pytest.mark.parametrize(
+    ("problem", "told", "alike"),
+    [("cvrp", "cvrp", "op"), ("op", "cvrp", "op"), ("pctsp", "pctsp", "spctsp"), ("sdvrp",) * 3],
+)
+def test_kools_problem_is_told_by_shapes_or_by_the_user(problem, told, alike):
+    checkpoint = Checkpoint(random_kool(problem))
+    found = read_layout(checkpoint)
+
+    assert found.config["env_name"] == told
+    assert any(alike in text for text in found.assumed)
+    named = read_layout(checkpoint, problem=problem)
+    assert named.config["env_name"] == problem
+    assert named.assumed == []
+
+
+def state_of_kools(problem, td):
+    """What is left of length, capacity or prize, and of the demands where they are split."""
+    if problem == "op":
+        return td["max_length"][:, 0] - td["tour_length"].view(-1), None
+    if problem == "sdvrp":
+        demand = td["demand_with_depot"].clone()
+        demand[:, 0] = 0
+        return td["vehicle_capacity"] - td["used_capacity"], demand
+    return (1 - td["cur_total_prize"]).clamp(min=0), None
+
+
+@pytest.mark.parametrize("problem", ["op", "pctsp", "spctsp", "sdvrp"])
+def test_kools_other_models_give_the_reference_likelihoods(problem):
+    weights = random_kool("pctsp" if problem == "spctsp" else problem)
+    policy = policy_from(read_layout(Checkpoint(weights), problem=problem)).eval()
+    reference = ReferenceKool(weights, 4, 2, "batch")
+    env = task_env(f"{problem}:11-uniform")
+    td = reset(env, env.generator(5, rng=0))
+    with torch.no_grad():
+        out = policy(td.clone(), env, decode_type="greedy", return_sum_log_likelihood=False)
+    plain = {"depot": td["locs"][:, 0], "locs": td["locs"][:, 1:]}
+    if problem == "sdvrp":
+        plain["demand"] = td["demand"]
+    elif problem == "op":
+        plain["prize"] = td["prize"][:, 1:]
+    else:
+        plain |= {"prize": td["expected_prize"], "penalty": td["penalty"][:, 1:]}
+    hidden, rows = reference.encode(plain), torch.arange(5)
+
+    for step, action in enumerate(out["actions"].T):
+        left, demand = state_of_kools(problem, td)
+        last = hidden[rows, td["current_node"].view(-1)][:, None]
+        blocked = ~td["action_mask"][:, None]
+        query = reference.query(hidden, last, left.view(-1, 1, 1))
+        scores = reference.score(hidden, query, blocked, demand).masked_fill(blocked, -torch.inf)
+        expected = scores[:, 0].log_softmax(-1)[rows, action]
+        going = ~td["done"].view(-1)
+
+        assert torch.allclose(out["log_likelihood"][going, step], expected[going], atol=1e-4)
+        td = env.step(td.set("action", action))["next"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 import inspect
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -155,6 +157,15 @@ def test_training_mode_leaves_the_backbone_in_evaluation():
     assert all(torch.equal(v, before[k]) for k, v in backbone.state_dict().items())
     assert all(p.grad is None for p in backbone.parameters())
     assert pool.prompts.grad.abs().sum() > 0
+
+
+def test_the_backbone_is_there_once(policy, backbone):
+    again = deepcopy(policy)
+
+    assert policy.backbone is backbone
+    assert again.backbone.encoder is again.encoder.encoder
+    assert again.backbone.decoder is again.decoder
+    assert not any("backbone" in name for name, _ in policy.named_modules())
 
 
 def test_it_works_on_another_problem():

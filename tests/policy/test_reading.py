@@ -1,6 +1,6 @@
 import argparse
 
-from collections import defaultdict
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -30,6 +30,31 @@ def test_nested_weights_are_found_beside_logs_and_optimizers(tmp_path, nest):
     torch.save({"epoch": 3, "optimizer": optimizer, nest: weights, "log": log}, tmp_path / "x.pt")
 
     assert read_checkpoint(tmp_path / "x.pt").weights.keys() == weights.keys()
+
+
+class Options(dict):
+    """As EasyDict or Lightning's AttributeDict: a dict whose items are attributes, too."""
+
+    def __init__(self, **options):
+        super().__init__(options)
+        self.__dict__.update(options)
+
+
+class Losses(list):
+    pass
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_containers_of_other_classes_are_read(tmp_path, new):
+    weights = random_weights(32, 2, 48)
+    beside = {"options": Options(lr=1.0), "log": deque([1, 2], 5), "losses": Losses([3.0])}
+    path = tmp_path / "x.pt"
+    torch.save({"model": weights} | beside, path, _use_new_zipfile_serialization=new)
+    found = read_checkpoint(path)
+
+    assert found.weights.keys() == weights.keys()
+    assert found.beside["options"] == {"lr": 1.0}
+    assert (found.beside["log"], found.beside["losses"]) == ([1, 2], [3.0])
 
 
 class Holder(nn.Module):

@@ -53,6 +53,11 @@ def test_batches_shrink_with_size_as_in_the_authors_code(size, batch):
     assert batch_size_for(size) == batch
 
 
+@pytest.mark.parametrize(("size", "batch"), [(50, 64), (150, 64), (155, 32), (200, 32), (300, 32)])
+def test_batches_of_other_sizes_can_be_named(size, batch):
+    assert batch_size_for(size, {200: 32, 150: 64}) == batch
+
+
 @given(
     size=st.integers(1, 2000),
     geometry=st.sampled_from(["uniform", "gm-3-10", "gm-5-30-even", "explosion-outward"]),

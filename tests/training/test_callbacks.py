@@ -49,6 +49,10 @@ def test_the_backbone_is_written_as_it_was_trained(tmp_path):
             {"val/max_aug_reward/50-uniform": -2.0, "train/loss": 1.0},
             {"task": "10-uniform", "val/cost/50-uniform": 2.0},
         ),
+        (  # op's prizes
+            {"val/max_aug_reward": 2.0, "train/max_reward": 3.0},
+            {"task": "10-uniform", "reward": 3.0, "val/reward": 2.0},
+        ),
         (
             {"val/gap": 1.234, "val/max_aug_reward": -2.0},
             {"task": "10-uniform", "val/gap": "1.23 %"},

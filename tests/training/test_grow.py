@@ -56,7 +56,7 @@ def make_pool(backbone, feature="code", gated=False, seed=1, tasks=TASKS):
 def test_old_pairs_stay_bit_for_bit_and_one_is_new(backbone, env, far, feature, gated):
     pool = make_pool(backbone, feature, gated)
     before = {key: value.clone() for key, value in pool.state_dict().items()}
-    grown = add_distribution(pool, backbone, far, env, **QUIET)
+    grown = add_distribution(pool, far, backbone, env, **QUIET)
 
     assert all(torch.equal(value, before[key]) for key, value in pool.state_dict().items())
     assert grown.num_prompts == 4
@@ -70,7 +70,7 @@ def test_old_pairs_stay_bit_for_bit_and_one_is_new(backbone, env, far, feature, 
 @pytest.mark.parametrize("feature", ["code", "paper"])
 def test_the_new_key_is_the_mean_feature_as_selection_sees_it(backbone, env, far, feature):
     pool = make_pool(backbone, feature)
-    grown = add_distribution(pool, backbone, far, env, **QUIET)
+    grown = add_distribution(pool, far, backbone, env, **QUIET)
     found, *_ = instance_features(backbone.encoder, env.reset(far), get_feature(feature))
     if feature == "paper":
         found = (found - pool.feature_mean) / pool.feature_std
@@ -82,7 +82,7 @@ def test_the_new_key_is_the_mean_feature_as_selection_sees_it(backbone, env, far
 
 def test_old_instances_keep_their_results(backbone, env, far, near):
     pool = make_pool(backbone)
-    grown = add_distribution(pool, backbone, far, env, **QUIET)
+    grown = add_distribution(pool, far, backbone, env, **QUIET)
     old, new = (PromptedPolicy(backbone, p).eval() for p in (pool, grown))
     td = env.reset(near)
     with torch.no_grad():
@@ -96,7 +96,7 @@ def test_old_instances_keep_their_results(backbone, env, far, near):
 def test_the_new_prompt_is_never_worse_on_the_instances(backbone, env, far):
     pool = make_pool(backbone)
     grown = add_distribution(
-        pool, backbone, far, env, training=Training(30, 8, 8, lr=0.1), progress=False
+        pool, far, backbone, env, training=Training(30, 8, 8, lr=0.1), progress=False
     )
     td = env.reset(far)
     old = PromptedPolicy(backbone, pool).eval()
@@ -116,7 +116,7 @@ def test_the_seed_decides(backbone, env, far):
     pool = make_pool(backbone)
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    grown = [add_distribution(pool, backbone, far, env, **QUIET) for _ in range(2)]
+    grown = [add_distribution(pool, far, backbone, env, **QUIET) for _ in range(2)]
 
     assert torch.equal(grown[0].prompts, grown[1].prompts)
     assert torch.equal(torch.get_rng_state(), state)
@@ -124,10 +124,10 @@ def test_the_seed_decides(backbone, env, far):
 
 def test_a_task_gives_fresh_instances_and_its_name(backbone, far):
     pool = make_pool(backbone)
-    grown = add_distribution(pool, backbone, far, task=FAR, **QUIET)
+    grown = add_distribution(pool, far, backbone, task=FAR, **QUIET)
 
     assert grown.tasks[-1] == FAR
-    alone = add_distribution(pool, backbone, far, name="mine", **QUIET)
+    alone = add_distribution(pool, far, backbone, name="mine", **QUIET)
     assert alone.tasks[-1] == "mine"
 
 
@@ -135,11 +135,26 @@ def test_instances_of_several_sizes_in_their_own_units(backbone, env, far):
     pool = make_pool(backbone)
     env.task = "20-uniform@9:1-1"
     other = env.generator(2, rng=3)
-    together = add_distribution(pool, backbone, [far, other], **QUIET)
+    together = add_distribution(pool, [far, other], backbone, **QUIET)
     units = read_instances(far) + read_instances(other)
-    grown = add_distribution(pool, backbone, units, **QUIET)
+    grown = add_distribution(pool, units, backbone, **QUIET)
 
     assert together.num_prompts == grown.num_prompts == 4
+
+
+def test_a_prompted_policy_is_enough(backbone, far):
+    pool = make_pool(backbone)
+    policy = PromptedPolicy(backbone, pool)
+    grown = add_distribution(policy, far, **QUIET)
+
+    assert torch.equal(grown.prompts, add_distribution(pool, far, backbone, **QUIET).prompts)
+    assert torch.equal(grown.prompts, add_distribution(pool, far, policy, **QUIET).prompts)
+
+
+def test_the_pool_that_ships_grows_by_its_name(far):
+    grown = add_distribution("cvrp", far[:2], training=Training(1, 2, 2), progress=False)
+
+    assert grown.num_prompts == as_pool("cvrp").num_prompts + 1
 
 
 @pytest.mark.parametrize("name", ["tsp", "op", "pdp", "shpp", "smtwtp"])
@@ -160,7 +175,7 @@ def test_pools_of_other_problems_grow(name):
     instances = env.generator(3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        grown = add_distribution(pool, backbone, instances, env, **QUIET)
+        grown = add_distribution(pool, instances, backbone, env, **QUIET)
     policy = PromptedPolicy(backbone, grown).eval()
     with torch.no_grad():
         out = policy(reset(env, instances), env, decode_type="greedy")
@@ -171,10 +186,10 @@ def test_pools_of_other_problems_grow(name):
 
 def test_a_grown_pool_can_be_saved_and_grow_again(backbone, env, far, near, tmp_path):
     pool = make_pool(backbone)
-    path = add_distribution(pool, backbone, far, env, **QUIET).save(tmp_path / "pool.safetensors")
+    path = add_distribution(pool, far, backbone, env, **QUIET).save(tmp_path / "pool.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        twice = add_distribution(path, backbone, near, env, **QUIET)
+        twice = add_distribution(path, near, backbone, env, **QUIET)
 
     assert twice.num_prompts == 5
     assert torch.equal(twice.prompts[:4], PromptPool.load(path).prompts)
@@ -187,7 +202,7 @@ def test_instances_that_the_pool_knows_already_are_told(backbone, env):
         env.task = task
         mixed.append(env.generator(8, rng=4))
     with pytest.warns(UserWarning, match="of the instances are nearest to their own new key"):
-        add_distribution(pool, backbone, mixed, env, **QUIET)
+        add_distribution(pool, mixed, backbone, env, **QUIET)
 
 
 @pytest.mark.parametrize("feature", ["code", "paper"])
@@ -214,7 +229,7 @@ def test_pools_that_grew_from_one_share_its_pairs_when_merged(backbone, env, far
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mine, theirs = (
-            add_distribution(pool, backbone, instances, env, name=name, **QUIET)
+            add_distribution(pool, instances, backbone, env, name=name, **QUIET)
             for name, instances in (("mine", far), ("theirs", near))
         )
     merged = merge_pools(mine, theirs)
@@ -224,6 +239,21 @@ def test_pools_that_grew_from_one_share_its_pairs_when_merged(backbone, env, far
         assert torch.equal(getattr(merged, part), torch.cat((ours, last)))
     assert merged.tasks == (*TASKS, "mine", "theirs")
     assert merge_pools(mine, pool).num_prompts == mine.num_prompts
+
+
+def test_of_equal_keys_the_first_pools_prompt_is_the_nearest(backbone, env, near):
+    a, b = make_pool(backbone), make_pool(backbone, seed=2)
+    assert torch.equal(a.keys, b.keys)
+    td = env.reset(near)
+    alone, merged = (PromptedPolicy(backbone, p).eval() for p in (a, merge_pools(a, b)))
+    with torch.no_grad():
+        ours, theirs = (p(td, env, decode_type="multistart_greedy") for p in (merged, alone))
+
+    assert merged.pool.num_prompts == 6
+    assert torch.equal(ours["prompt"], theirs["prompt"])
+    assert torch.equal(ours["reward"], theirs["reward"])
+    assert torch.equal(merged.explain(td).prompts, theirs["prompt"])
+    assert (merged.explain(td).keys[:, 1] == theirs["prompt"] + 3).all()
 
 
 def test_only_pools_of_one_kind_merge(backbone):
@@ -245,19 +275,23 @@ def test_what_can_not_grow_is_refused(backbone, env, far, tmp_path):
     pool = make_pool(backbone)
     other = POMOPolicy(embed_dim=16, num_encoder_layers=2, num_heads=2, feedforward_hidden=32)
     with pytest.raises(ValueError, match="The pool belongs to backbone"):
-        add_distribution(pool, other, far, env)
+        add_distribution(pool, far, other, env)
     with pytest.raises(ValueError, match="The pool has no keys"):
-        add_distribution(PromptPool.for_backbone(backbone, 1, 2), backbone, far, env)
+        add_distribution(PromptPool.for_backbone(backbone, 1, 2), far, backbone, env)
     with pytest.raises(ValueError, match="at least one instance"):
-        add_distribution(pool, backbone, far[:0], env)
+        add_distribution(pool, far[:0], backbone, env)
     with pytest.raises(ValueError, match="CVRPEnv draws instances of no task"):
-        add_distribution(pool, backbone, far, get_env("cvrp"), task=FAR)
+        add_distribution(pool, far, backbone, get_env("cvrp"), task=FAR)
     with pytest.raises(ValueError, match="policy is of cvrp and the environment of tsp"):
-        add_distribution(pool, backbone, far, get_env("tsp"))
+        add_distribution(pool, far, backbone, get_env("tsp"))
     with pytest.raises(ValueError, match="num_starts must be at least 2, got 1"):
         Training(num_starts=1)
     with pytest.raises(TypeError, match="instances must be a TensorDict"):
-        add_distribution(pool, backbone, [3], env)
+        add_distribution(pool, [3], backbone, env)
+    with pytest.raises(TypeError, match="instances must be a TensorDict"):
+        add_distribution(pool, backbone, far)
+    with pytest.raises(TypeError, match="A backbone is an attention policy"):
+        add_distribution(pool, far, 3)
     with pytest.raises(FileNotFoundError, match="No prompt pool"):
         as_pool(tmp_path / "none.safetensors")
     with pytest.raises(ValueError, match="steps must be at least 1"):

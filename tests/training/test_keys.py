@@ -52,6 +52,16 @@ def test_the_seed_decides_the_keys(backbone):
     assert not torch.equal(fit(backbone, seed=3).keys, fit(backbone, seed=4).keys)
 
 
+def test_keys_of_a_prompted_policy_are_its_backbones(backbone):
+    policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 1, 2))
+    a, b = (fit(p) for p in (backbone, policy))
+
+    assert torch.equal(a.keys, b.keys)
+    assert a.backbone == b.backbone
+    with pytest.raises(TypeError, match="A backbone is an attention policy"):
+        fit_keys("cvrp", TASKS)
+
+
 @pytest.mark.parametrize(("groups", "clusters"), [(1, 1), (1, 20), (3, 2), (4, 4)])
 def test_any_pool_size_can_be_fitted(backbone, groups, clusters):
     keys = fit(backbone, groups=groups, clusters=clusters)

@@ -106,6 +106,14 @@ def test_every_epoch_has_as_many_inner_steps():
     assert [loader.batch_size for loader in loaders] == [64, 32]
 
 
+def test_every_process_has_all_inner_steps(monkeypatch):
+    model = make(MetaPOMO)
+    model.trainer = make_trainer(2)
+    monkeypatch.setattr(type(model.trainer), "world_size", 3)
+
+    assert model.instances_of_epoch(model.env.generator.task) == 3 * 8
+
+
 def test_alpha_decays_to_its_floor():
     model = make(MetaPOMO, alpha=0.99, alpha_decay=0.999, alpha_floor=1e-4)
 
@@ -232,6 +240,43 @@ def test_the_inner_step_uses_and_moves_the_outer_moments(monkeypatch):
     assert {int(s["step"]) for s in state.values()} == {3}
 
 
+@pytest.mark.parametrize("second_order", [0.0, 1.0])
+@pytest.mark.parametrize(("inner_lr", "factor"), [(None, 0.1), (1e-3, 1.0)])
+def test_the_inner_step_falls_with_the_learning_rate(second_order, inner_lr, factor):
+    model = make(Omni, second_order=second_order, inner_lr=inner_lr)
+    optimizer = on_tape(model)
+    weights = dict(model.policy.named_parameters())
+    batch = model.env.generator(3, rng=0)
+    lengths = []
+    for rate in (1e-2, 1e-3):
+        optimizer.param_groups[0]["lr"] = rate
+        with seeded(0):
+            adapted = model.inner_step(weights, model.loss_at(weights, batch)["loss"])
+        lengths.append(sum((adapted[k] - w).norm() for k, w in weights.items()).item())
+
+    assert lengths[1] / lengths[0] == pytest.approx(factor, rel=1e-2)
+
+
+def test_the_first_order_step_is_that_of_a_fresh_adam():
+    model = make(Omni)
+    optimizer = on_tape(model)
+    optimizer.param_groups[0]["weight_decay"] = 0.3
+    weights = dict(model.policy.named_parameters())
+    batch = model.env.generator(3, rng=0)
+    with seeded(0):
+        adapted = model.inner_step(weights, model.loss_at(weights, batch)["loss"])
+    with seeded(0):
+        model.loss_at(weights, batch)["loss"].backward()
+    torch.optim.Adam(model.policy.parameters(), lr=1e-2, weight_decay=0.3).step()
+
+    assert all(torch.allclose(adapted[k], w, atol=1e-5) for k, w in weights.items())
+
+
+def test_the_outer_optimizer_must_be_adam():
+    with pytest.raises(ValueError, match="got the optimizer AdamW"):
+        fit(make(Omni, optimizer="AdamW"), 1)
+
+
 def test_the_switch_to_first_order_comes_after_its_part_of_the_run(monkeypatch):
     model, seen = make(Omni, second_order=0.5), []
     step = model.inner_step
@@ -328,6 +373,17 @@ def test_weights_of_tasks_survive_a_resume(tmp_path):
 
     assert len(calls) == 3
     assert [x["loss"] for x in rest] == [x["loss"] for x in whole[4:]]
+
+
+def test_one_process_finds_the_reference_costs_for_all(monkeypatch):
+    model, weights = make(MetaPOMO), GapWeights(lambda td: torch.ones(len(td)), 1, 1, 2)
+    trainer, task = make_trainer(1), model.env.generator.task
+    told = torch.tensor([3.0, 4.0])
+    monkeypatch.setattr(trainer.strategy, "broadcast", lambda costs: told)
+    monkeypatch.setattr(type(trainer), "is_global_zero", False)
+    weights.reference = lambda td: pytest.fail("only the first process solves")
+
+    assert weights._reference_costs(task, model.env.generator(2), trainer) is told
 
 
 def test_gap_weights_need_a_curriculum():

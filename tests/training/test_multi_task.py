@@ -7,7 +7,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from rl4co.envs import get_env
 from rl4co.models.zoo.am import AttentionModelPolicy
 
-from rl4co_prompt import MultiTaskCVRPEnv
+from rl4co_prompt import MultiTaskCVRPEnv, POMOPolicy, import_weights, load_backbone
+from rl4co_prompt.policy.backbone import AttentionPolicy, fingerprint
 from rl4co_prompt.tasks.schedule import Random, Sequential
 from rl4co_prompt.training.batches import seeded
 from rl4co_prompt.training.build import build_backbone
@@ -125,3 +126,32 @@ def test_the_seed_decides_the_random_numbers():
     assert draw(1, 2) == draw(1, 2)
     assert draw(1, 2) != draw(2, 1)
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        POMOPolicy(**TINY | {"embed_dim": 32, "num_heads": 4, "normalization": "batch_no_track"}),
+        AttentionPolicy(env_name="cvrp", **TINY, tanh_clipping=5.0),
+    ],
+)
+def test_a_checkpoint_tells_its_policy(policy, tmp_path):
+    options = {"batch_size": 4, "train_data_size": 8, "val_tasks": ["10-uniform"]}
+    model = MultiTaskPOMO(MultiTaskCVRPEnv(), policy, Random(TASKS), **options)
+    keep = ModelCheckpoint(tmp_path, filename="x")
+    make_trainer(1, [keep]).fit(model)
+    found = import_weights(tmp_path / "x.ckpt", tmp_path / "to")
+
+    assert fingerprint(load_backbone(found.backbone)) == fingerprint(model.policy)
+    assert (found.config, found.assumed) == (policy.config, [])
+
+
+def test_batches_by_size_can_be_given():
+    schedule = Sequential(["10-uniform", "150-uniform", "155-uniform"])
+    model = make(batch_size=None, batch_sizes={150: 6, 200: 3}, schedule=schedule)
+
+    assert [model.batch_size_of(task) for task in schedule.tasks] == [6, 6, 3]
+    with pytest.raises(ValueError, match="leave out batch_size"):
+        make(batch_size=4, batch_sizes={150: 6})
+    with pytest.raises(ValueError, match="at least 1"):
+        make(batch_size=None, batch_sizes={})

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rl4co_prompt.policy.layouts import kool, pomo, rl4co
-from rl4co_prompt.policy.layouts.names import Found, ignored
+from rl4co_prompt.policy.layouts.names import GUESSED, Found, ignored
 from rl4co_prompt.policy.reading import Checkpoint
 
 __all__ = ["Found", "ignored", "read_layout"]
@@ -31,7 +31,7 @@ def read_layout(
     Args:
         num_heads: where the file does not tell.
         normalization: where the file does not tell.
-        problem: of RL4CO's weights, where problems look the same.
+        problem: of RL4CO's and Kool's weights, where problems look the same.
     """
     weights = {k: v for k, v in _unwrap(checkpoint.weights).items() if not ignored(k)}
     # A part that was compiled has its name inside.
@@ -73,9 +73,10 @@ def _unwrap(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def _for(found: Found, problem: str, source: str) -> Found:
     """The same weights for a problem that the user names."""
     told = found.config["env_name"]
-    if problem != told and found.layout not in ("RL4CO", "POMOPolicy"):
+    guessed = any(text.startswith(GUESSED) for text in found.assumed)
+    if problem != told and not guessed:
         raise ValueError(f"{source} is {found.layout} for {told}, not for {problem}.")
-    assumed = [text for text in found.assumed if not text.startswith(rl4co.GUESSED)]
+    assumed = [text for text in found.assumed if not text.startswith(GUESSED)]
     return replace(found, config=found.config | {"env_name": problem}, assumed=assumed)
 
 

@@ -8,10 +8,19 @@ import torch
 
 from torch import Tensor
 
-from rl4co_prompt.policy.layouts.names import Found, Renaming, depth, norm_kind
+from rl4co_prompt.policy.layouts.names import GUESSED, Found, Renaming, depth, norm_kind
 from rl4co_prompt.policy.reading import Checkpoint, Inert
 
 PROBE = "embedder.layers.0.0.module.W_query"
+_PROBLEMS = {  # his name -> RL4CO's
+    "cvrp": "cvrp",
+    "op": "op",
+    "pctsp_det": "pctsp",
+    "pctsp_stoch": "spctsp",
+    "sdvrp": "sdvrp",
+    "tsp": "tsp",
+}
+_ALIKE = {2: ("tsp",), 3: ("cvrp", "op"), 4: ("pctsp", "spctsp")}  # by the numbers of a node
 
 
 def read_kool(
@@ -20,16 +29,18 @@ def read_kool(
     num_heads: int | None,
     normalization: str | None,
 ) -> Found:
-    """Kool's attention model for CVRP and TSP."""
+    """Kool's attention model for all of his problems."""
     source, arguments = checkpoint.source, _arguments(checkpoint)
-    problem = _problem(weights, arguments)
-    if problem not in ("cvrp", "tsp"):
-        raise ValueError(f"{source} is Kool's model for {problem}; expected one for cvrp or tsp.")
+    problem, assumed = _problem(weights, arguments)
+    if problem not in _PROBLEMS.values():
+        raise ValueError(
+            f"{source} is Kool's model for {problem}; expected one for "
+            f"{', '.join(sorted(set(_PROBLEMS.values())))}."
+        )
     names = Renaming(weights, source)
     heads, embed_dim, _ = names.shape(PROBE, 3)
     layers = depth(weights, "embedder.layers.")
     hidden = names.look("embedder.layers.0.2.module.0.bias")
-    assumed = [] if "problem" in arguments else [f"{problem}, by the shapes of the weights."]
     config = {
         "env_name": problem,
         "embed_dim": embed_dim,
@@ -50,6 +61,7 @@ def read_kool(
     names.move("project_step_context", "decoder.context_embedding.project_context")
     names.move("project_node_embeddings", "decoder.project_node_embeddings")
     names.move("project_fixed_context", "decoder.project_fixed_context")
+    names.move("project_node_step", "decoder.dynamic_embedding.projection")
     names.move("project_out", "decoder.pointer.project_out")
     found = names.done("Kool's attention model")
     return Found("Kool's attention model", "AttentionPolicy", config, found, assumed)
@@ -86,10 +98,14 @@ def _arguments(checkpoint: Checkpoint) -> dict[str, Any]:
     return {}
 
 
-def _problem(weights: dict[str, Tensor], arguments: dict[str, Any]) -> str:
+def _problem(weights: dict[str, Tensor], arguments: dict[str, Any]) -> tuple[str, list[str]]:
+    """RL4CO's name of it, and what had to be assumed."""
     if "problem" in arguments:
-        return str(arguments["problem"])
-    if "project_node_step.weight" in weights:
-        return "sdvrp"
+        named = str(arguments["problem"])
+        return _PROBLEMS.get(named, named), []
     columns = weights["init_embed.weight"].shape[1] if "init_embed.weight" in weights else 0
-    return {2: "tsp", 3: "cvrp", 4: "pctsp"}.get(columns, "an unknown problem")
+    alike = _ALIKE.get(columns, ("an unknown problem",))
+    if "project_node_step.weight" in weights:
+        alike = ("sdvrp",)
+    others = f"; {', '.join(alike[1:])} would look the same" if alike[1:] else ""
+    return alike[0], [f"{GUESSED}, {alike[0]}, by the shapes of the weights{others}."]

@@ -4,7 +4,15 @@ import torch
 
 from torch import Tensor
 
-from rl4co_prompt.policy.layouts.names import HEADS, Found, Renaming, depth, norm_kind, rename
+from rl4co_prompt.policy.layouts.names import (
+    HEADS,
+    INSTANCE_NORM,
+    Found,
+    Renaming,
+    depth,
+    norm_kind,
+    rename,
+)
 from rl4co_prompt.policy.reading import Checkpoint
 
 PROBE = "encoder.layers.0.Wq.weight"
@@ -104,10 +112,7 @@ def _assumed(config: dict, num_heads: int | None, normalization: str | None) -> 
     if num_heads is None:
         assumed.append(f"{HEADS} heads; files of this layout do not tell.")
     if normalization is None and config["normalization"] == "instance":
-        assumed.append(
-            "Instance norm, as there are no running statistics; files of Omni-VRP with "
-            "batch_no_track look the same."
-        )
+        assumed.append(INSTANCE_NORM)
     if config["env_name"] == "tsp":
         assumed.append("A first node that is given; from an empty tour the model chooses blindly.")
     return assumed

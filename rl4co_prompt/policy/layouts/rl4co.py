@@ -9,10 +9,19 @@ from rl4co.models.nn.env_embeddings import (
 )
 from torch import Tensor
 
-from rl4co_prompt.policy.layouts.names import HEADS, Found, Renaming, depth, norm_kind, rename
+from rl4co_prompt.policy.layouts.names import (
+    GUESSED,
+    HEADS,
+    INSTANCE_NORM,
+    Found,
+    Renaming,
+    depth,
+    norm_kind,
+    rename,
+)
 from rl4co_prompt.policy.reading import Checkpoint, Inert
 
-GUESSED = "The problem"
+OWN = "rl4co_prompt"  # entry of this package's checkpoints: class and options of the policy
 PROBE = "encoder.net.layers.0.0.module.Wqkv.weight"
 _NAMES = (  # in early releases -> now
     ("decoder.logit_attention.", "decoder.pointer."),
@@ -37,6 +46,9 @@ def read_rl4co(
     normalization: str | None,
 ) -> Found:
     """RL4CO's AttentionModelPolicy, and POMOPolicy of this package."""
+    own = checkpoint.beside.get(OWN)
+    if isinstance(own, dict) and own.get("policy") in ("POMOPolicy", "AttentionPolicy"):
+        return Found("rl4co-prompt", own["policy"], own["config"], weights)
     weights, source = rename(weights, _NAMES), checkpoint.source
     names = Renaming(weights, source)
     hidden, embed_dim = names.shape("encoder.net.layers.0.2.module.lins.0.weight", 2)
@@ -55,6 +67,8 @@ def read_rl4co(
     if len(names.look("decoder.project_node_embeddings.weight")) == 2 * embed_dim:
         config |= {k: v for k, v in told.items() if k in config}
         config["graph_context"] = "decoder.project_fixed_context.weight" in weights
+        if normalization is None and config["normalization"] == "instance":
+            assumed.append(INSTANCE_NORM)
         return Found("POMOPolicy", "POMOPolicy", config, weights, assumed)
     # RL4CO's POMO has no graph context; its attention model, with batch norm, has it.
     pomo = "num_augment" in parameters or config["normalization"] != "batch"
