@@ -19,7 +19,7 @@ def import_command(
         typer.Option(help="instance, batch or batch_no_track, where the file does not tell"),
     ] = None,
     problem: Annotated[
-        str | None, typer.Option(help="of RL4CO's weights, where the file does not tell")
+        str | None, typer.Option(help="of RL4CO's or Kool's weights, where the file does not tell")
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="file of PromptVRP's keys")] = None,
     force: Annotated[bool, typer.Option("--force", help="write over files")] = False,
