@@ -70,7 +70,7 @@ class MultiTaskPOMO(POMO):
         distillation: teachers; their tasks are learned from them, the others by rewards.
         val_tasks: tasks of the generated validation and test sets, unless the env has files.
         batch_sizes: up to which size of task, how many instances of a batch; PromptVRP's by
-            default. A ``batch_size`` is for all.
+            default. A ``batch_size`` is for all sizes.
         rollouts: ``starts`` for POMO's; ``samples`` for tours that the policy begins, too, with
             their mean as baseline; ``auto`` takes starts wherever instances have two or more.
         relative_advantage: divide advantages by the mean cost of the instance's rollouts.
@@ -127,8 +127,6 @@ class MultiTaskPOMO(POMO):
                 "task_env."
             )
         follow_size = pomo.get("batch_size") is None
-        if batch_sizes is not None and not (follow_size and multi_task):
-            raise ValueError("batch_sizes go by the task's size: leave out batch_size, or them.")
         if batch_sizes is not None and not (batch_sizes and min(batch_sizes.values()) > 0):
             raise ValueError(f"batch_sizes must name batches of at least 1, got {batch_sizes}.")
         pomo = self.defaults() | {key: _plain(value) for key, value in pomo.items()}

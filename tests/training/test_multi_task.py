@@ -151,7 +151,6 @@ def test_batches_by_size_can_be_given():
     model = make(batch_size=None, batch_sizes={150: 6, 200: 3}, schedule=schedule)
 
     assert [model.batch_size_of(task) for task in schedule.tasks] == [6, 6, 3]
-    with pytest.raises(ValueError, match="leave out batch_size"):
-        make(batch_size=4, batch_sizes={150: 6})
+    assert make(batch_size=4, batch_sizes={150: 6}).batch_size_of(schedule.tasks[0]) == 4
     with pytest.raises(ValueError, match="at least 1"):
         make(batch_size=None, batch_sizes={})
