@@ -53,7 +53,7 @@ def main(
     table = Table("run", "set", "instances", "first cost", "last cost")
     for run in runs:
         curve = curves[run.name]
-        instances = (curve.index + 1) * instances_per_epoch(run)
+        instances = (curve.index.astype(int) + 1) * instances_per_epoch(run)
         for ax, name in zip(axes[0], sets, strict=True):
             if name in curve:
                 plot_curve(ax, instances, curve[name], run.name)

@@ -1,6 +1,6 @@
 """The rivals side by side: the same policy to begin with, the same tasks, instances and time.
 
-    python benchmarks/rivals.py [--instances 12800]
+    python benchmarks/rivals.py [--instances 128000]
 
 A small POMO is trained on 20 uniform customers. From there POMO-Multi, Meta-POMO, Omni (first
 order) and Prompt go on over three maps of 20 to 50 customers, by rewards. Prints mean gaps to HGS
@@ -77,7 +77,8 @@ def rivals(backbone, instances):
     inner = 8 * BATCH
     yield "Meta-POMO", MetaPOMO(env, copies[1], train_data_size=inner, **whole), instances // inner
     half = part // 2  # and as many for the inner steps
-    yield "Omni, first order", Omni(env, copies[2], train_data_size=half, **whole), EPOCHS
+    omni = Omni(env, copies[2], inner_lr=1e-4, train_data_size=half, **whole)
+    yield "Omni, first order", omni, EPOCHS
     torch.manual_seed(1)
     keys = fit_keys(backbone, TASKS, per_task=64, groups=2, clusters=2, progress=False)
     pool = PromptPool.for_backbone(backbone, 4, num_tokens=5, init_scale=0.1).set_keys(keys)
@@ -97,9 +98,9 @@ def table(title, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--instances", type=int, default=12_800, help="of each rival")
+    parser.add_argument("--instances", type=int, default=128_000, help="of each rival")
     options = parser.parse_args()
-    sets, backbone = test_sets(), train_tiny_backbone()
+    sets, backbone = test_sets(), train_tiny_backbone(epochs=25)
     curves = {}
     for name, model, epochs in rivals(backbone, options.instances):
         curve = Curve(sets)
