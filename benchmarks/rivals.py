@@ -5,7 +5,7 @@
 A small POMO is trained on 20 uniform customers. From there POMO-Multi, Meta-POMO, Omni (first
 order) and Prompt go on over three maps of 20 to 50 customers, by rewards. Prints mean gaps to HGS
 on tasks that they trained on and on others, after the same number of instances and after the same
-time. About 15 minutes on two cores.
+time. About 12 minutes on two cores.
 """
 
 import argparse
