@@ -1,6 +1,5 @@
 """MultiTaskPOMO: POMO over many tasks, by rewards or from teachers."""
 
-import math
 import warnings
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from rl4co.models.rl.reinforce.reinforce import REINFORCE
 from rl4co.models.zoo.pomo import POMO
 from tensordict import TensorDict
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR, MultiStepLR
 from torch.utils.data import DataLoader
 
 from rl4co_prompt.policy.backbone import kind_of
@@ -35,6 +33,7 @@ from rl4co_prompt.tasks.task import (
 )
 from rl4co_prompt.training.batches import TaskBatches, seeded
 from rl4co_prompt.training.distill import Distillation, Teacher
+from rl4co_prompt.training.rates import LR_DECAYS, falling
 
 VALIDATION_SEED, TEST_SEED = 2022, 2023  # Omni-VRP's convention, beside 1234 for training
 # No part of the saved hyperparameters.
@@ -52,7 +51,6 @@ DEFAULTS: dict[str, Any] = {
     },
 }
 TASK_PER = ("epoch", "batch")
-LR_DECAYS = ("milestones", "cosine")
 
 
 class MultiTaskPOMO(POMO):
@@ -328,10 +326,8 @@ class MultiTaskPOMO(POMO):
                 "The learning rate follows the length of the run; set max_epochs, or "
                 "lr_milestones=()."
             )
-        if self.lr_decay == "cosine":
-            return [optimizer], [LambdaLR(optimizer, _cosine(run, self.lr_warmup))]
-        epochs = [math.ceil(fraction * run) for fraction in self.lr_milestones]
-        return [optimizer], [MultiStepLR(optimizer, epochs, gamma=0.1)]
+        rate = falling(optimizer, self.lr_decay, run, self.lr_milestones, self.lr_warmup)
+        return [optimizer], [rate]
 
     def _depends_on_length(self) -> bool:
         return self.lr_decay == "cosine" or bool(self.lr_milestones)
@@ -383,17 +379,6 @@ def _schedule(env: RL4COEnvBase, schedule: Schedule | None) -> Schedule:
             f"{problem}; write {problem}:SIZE-GEOMETRY."
         )
     return schedule
-
-
-def _cosine(run: int, warmup: float) -> Any:
-    """Factor of the learning rate by epoch."""
-    rising = warmup * run
-
-    def factor(epoch: int) -> float:
-        fall = 0.5 * (1 + math.cos(math.pi * min(epoch / run, 1)))
-        return fall * min(1.0, (epoch + 1) / (rising + 1))
-
-    return factor
 
 
 def _gap(reward: Tensor, reference: Tensor) -> Tensor:
