@@ -35,6 +35,7 @@ from rl4co_prompt.training.multi_task import MultiTaskPOMO
 TASKS = task_grid([20, 30, 40, 50], ["uniform", "cluster", "gm-3-10"])
 TESTS = ("20-uniform", "50-uniform", "50-cluster", "50-mixed", "60-explosion")
 COUNT, BATCH, EPOCHS = 64, 64, 20
+INNER = 10  # steps of Meta-POMO on one task, which are its epoch
 
 
 class Curve(Callback):
@@ -74,8 +75,8 @@ def rivals(backbone, instances):
         MultiTaskPOMO(env, copies[0], task_per="batch", train_data_size=part, **whole),
         EPOCHS,
     )
-    inner = 8 * BATCH
-    yield "Meta-POMO", MetaPOMO(env, copies[1], train_data_size=inner, **whole), instances // inner
+    meta = MetaPOMO(env, copies[1], train_data_size=INNER * BATCH, **whole)
+    yield "Meta-POMO", meta, instances // (INNER * BATCH)
     half = part // 2  # and as many for the inner steps
     omni = Omni(env, copies[2], inner_lr=1e-4, train_data_size=half, **whole)
     yield "Omni, first order", omni, EPOCHS
@@ -100,11 +101,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--instances", type=int, default=128_000, help="of each rival")
     options = parser.parse_args()
+    unit = INNER * BATCH * EPOCHS
+    if options.instances < 1 or options.instances % unit:
+        parser.error(f"--instances must be a multiple of {unit:,}, so that all get the same number")
     sets, backbone = test_sets(), train_tiny_backbone(epochs=25)
     curves = {}
     for name, model, epochs in rivals(backbone, options.instances):
         curve = Curve(sets)
-        epochs = max(EPOCHS, epochs // EPOCHS * EPOCHS)
         quiet_trainer(max_epochs=epochs, limit_val_batches=0, callbacks=[curve]).fit(model)
         curves[name] = curve.points
     before = ("before", 0.0, gaps(backbone, sets))
