@@ -5,7 +5,7 @@ in clusters; a pool of two prompts with keys for these maps makes tours there sh
 1.2 % and leaves those at home as long as they were. Any problem of docs/problems.md that has tasks
 can be put in place of tsp.
 
-    python examples/03_other_problems.py [--problem tsp] [--epochs 36]
+    python examples/03_other_problems.py [--problem tsp] [--backbone-epochs 20] [--epochs 36]
 """
 
 import argparse
