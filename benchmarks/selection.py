@@ -17,7 +17,7 @@ from rich.table import Table
 
 from rl4co_prompt import Solver
 from rl4co_prompt.evaluation.evaluate import SolverOptions, add_references, half_interval
-from rl4co_prompt.evaluation.suites import load_suite
+from rl4co_prompt.evaluation.suites import load_suites
 from rl4co_prompt.inference.solver import OWN
 from rl4co_prompt.policy.policy import PromptedPolicy
 
@@ -41,7 +41,7 @@ def main(
     table.add_column("set")
     for row in rows:
         table.add_column(row, justify="right")
-    sets = [one for name in suite for one in load_suite(name, limit)]
+    sets = load_suites(suite, limit)
     for one in add_references(sets, "hgs", SolverOptions(seconds)):
         instances = list(one.instances)
         reference = np.array([instance.reference for instance in instances])

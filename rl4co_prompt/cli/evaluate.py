@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _KEPT = "the reference costs found so far are kept for the next run"
 
-Suite = Annotated[
-    str,
+Suites = Annotated[
+    list[str],
     typer.Option(
         help="uniform, zero-shot, cvrplib, one of their sets such as uniform-100, 50-cluster or X, "
-        "a task such as 80-grid, a folder of .vrp files, or an .npz file"
+        "a task such as 80-grid, a folder of .vrp files, or an .npz file; may be given again"
     ),
 ]
 Methods = Annotated[
@@ -46,7 +46,8 @@ Methods = Annotated[
 Pools = Annotated[
     list[Path] | None,
     typer.Option(
-        "--pool", help="prompts, .safetensors, instead of those that ship; may be given again"
+        "--pool",
+        help="prompts, .safetensors, instead of those that ship, or none; may be given again",
     ),
 ]
 Limit = Annotated[int, typer.Option(help="first instances of each set; 0 for all")]
@@ -56,7 +57,7 @@ Seed = Annotated[int, typer.Option(help="of generated sets and sampled tours")]
 
 @app.command()
 def evaluate(
-    suite: Suite = "zero-shot",
+    suite: Suites = ["zero-shot"],  # noqa: B006
     method: Methods = "backbone",
     augment: Annotated[bool, typer.Option(help="also rows with the eight copies")] = False,
     reference: Annotated[
@@ -90,30 +91,29 @@ def evaluate(
     report: Annotated[Path | None, typer.Option(help="write an .html page")] = None,
     as_json: Json = False,
 ) -> None:
-    """Score methods on a suite: the tables of the paper.
+    """Score methods on suites: the tables of the paper.
 
     Example: rl4co-prompt evaluate --suite cvrplib --method backbone --augment --report report.html
     """
     with one_sentence_errors(_KEPT):
         from rl4co_prompt.evaluation import evaluate as run, tables
-        from rl4co_prompt.evaluation.methods import parse_methods
         from rl4co_prompt.evaluation.page import page
-        from rl4co_prompt.evaluation.suites import load_suite, unrounded
+        from rl4co_prompt.evaluation.suites import load_suites, unrounded
         from rl4co_prompt.tasks.files import write_text
 
         for file, suffix in ((csv, ".csv"), (markdown, ".md"), (report, ".html")):
             check_target(file, suffix)
-        methods = parse_methods(method, pool or (), weights)
+        methods = _methods(method, pool or [], weights)
         options = run.SolverOptions(reference_seconds, jobs, lkh, cache, extra_vehicles)
         if reference != "known":
             options.solver(reference)
-        sets = load_suite(suite, limit or None, seed)
+        sets = load_suites(suite, limit or None, seed)
         if not rounded:
             sets = [unrounded(one) for one in sets]
         solver_for = _solvers(weights, device, scaling, num_heads, methods)
         if reference != "known":
             sets = run.add_references(sets, reference, options)
-        result = run.evaluate(suite, sets, methods, solver_for, augment, seed, options)
+        result = run.evaluate(", ".join(suite), sets, methods, solver_for, augment, seed, options)
         outputs = Outputs()
         if as_json:
             outputs.write(lambda: print_json(tables.as_dict(result, paper)))
@@ -131,7 +131,7 @@ def evaluate(
 
 @app.command()
 def compare(
-    suite: Suite = "uniform-100",
+    suite: Suites = ["uniform-100"],  # noqa: B006
     method: Methods = "hgs,ortools,backbone",
     seconds: Annotated[str, typer.Option(help="per instance, by commas")] = "0.1,1",
     cores: Annotated[int, typer.Option(help="for policies; the solvers use one")] = 1,
@@ -150,12 +150,11 @@ def compare(
     """
     with one_sentence_errors():
         from rl4co_prompt.evaluation.compare import compare as run, compare_rows, compare_table
-        from rl4co_prompt.evaluation.methods import parse_methods
-        from rl4co_prompt.evaluation.suites import load_suite, without
+        from rl4co_prompt.evaluation.suites import load_suites, without
 
-        methods = parse_methods(method, pool or (), weights)
+        methods = _methods(method, pool or [], weights)
         times = _numbers(seconds)
-        sets = load_suite(suite, limit or None, seed)
+        sets = load_suites(suite, limit or None, seed)
         solver_for = _solvers(weights, device, "fit", num_heads, methods)
         records, tables = [], []
         for one in sets:
@@ -169,6 +168,14 @@ def compare(
             print_json(records)
         else:
             print_tables(*tables)
+
+
+def _methods(names: str, pools: list[Path], weights: str) -> "list[Method]":
+    from rl4co_prompt.evaluation.methods import parse_methods
+
+    if pools == [Path("none")]:
+        return parse_methods(names)
+    return parse_methods(names, pools, weights)
 
 
 def _solvers(

@@ -4,7 +4,8 @@ import math
 import warnings
 import zlib
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -105,6 +106,17 @@ def _kind(instance: Instance) -> str:
     """The source of a reference, the same for all files of a folder."""
     source = instance.source or "none"
     return next((kind for ending, kind in _SOLUTIONS.items() if source.endswith(ending)), source)
+
+
+def load_suites(
+    names: Iterable[str], limit: int | None = None, seed: int = TEST_SEED
+) -> list[InstanceSet]:
+    """The sets of several suites, see ``load_suite``; none twice."""
+    sets = [one for name in names for one in load_suite(name, limit, seed)]
+    doubled = [name for name, count in Counter(one.name for one in sets).items() if count > 1]
+    if doubled:
+        raise ValueError(f"The set {', '.join(doubled)} is named twice.")
+    return sets
 
 
 def load_suite(name: str, limit: int | None = None, seed: int = TEST_SEED) -> list[InstanceSet]:

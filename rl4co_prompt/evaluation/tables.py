@@ -106,12 +106,12 @@ def printed_rows(result: Evaluation) -> list[list[str]]:
 
 
 def _printed(result: Evaluation) -> list[dict[str, Any]]:
-    """The paper's table of the suite, or of the set, as far as it is about the sets at hand."""
-    if result.suite not in {*SUITES, *ORIGINS}:
+    """The paper's tables of the suites, or of the sets, as far as they are about those at hand."""
+    if not set(result.suite.split(", ")) <= {*SUITES, *ORIGINS}:
         return []
     names = [one.name for one in result.sets]
     suites = paper_numbers()["suites"].values()
-    rows: list[dict] = next((s for s in suites if names[0] in s[0]["gaps"]), [])
+    rows = [row for rows in suites if not rows[0]["gaps"].keys().isdisjoint(names) for row in rows]
     if len(names) == len(SUITES.get(result.suite, ())):
         names.append("average")
     return [row | {"gaps": {k: v for k, v in row["gaps"].items() if k in names}} for row in rows]

@@ -130,3 +130,26 @@ def test_extra_vehicles_are_asked_of_lkh(weights, monkeypatch):
               "lkh3", "--extra-vehicles"])  # fmt: skip
 
     assert asked[0].extra_vehicles
+
+
+def test_suites_stand_side_by_side(weights):
+    suites = ["--suite", "9-grid", "--suite", "7-cluster", "--limit", "2"]
+    result = run(app, ["evaluate", *suites, "--weights", weights, "--json"])
+    record = json.loads(result.stdout)
+
+    assert result.exit_code == 0, result.output
+    assert record["suite"] == "9-grid, 7-cluster"
+    assert [one["name"] for one in record["sets"]] == ["9-grid", "7-cluster"]
+
+
+def test_a_set_counts_once(weights):
+    result = run(app, ["compare", "--suite", "9-grid", "--suite", "9-grid", "--weights", weights])
+
+    assert result.output == "Error: The set 9-grid is named twice.\n"
+
+
+def test_prompts_can_be_left_out():
+    arguments = ["evaluate", "--suite", "9-grid", "--limit", "1", "--pool", "none", "--method"]
+
+    assert run(app, [*arguments, "backbone"]).exit_code == 0
+    assert "needs prompts; give --pool FILE" in run(app, [*arguments, "prompt"]).output
