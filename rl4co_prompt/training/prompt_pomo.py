@@ -6,14 +6,11 @@ from typing import Any
 import torch
 
 from rl4co.envs import RL4COEnvBase
-from torch import Tensor, nn
+from torch import nn
 
 from rl4co_prompt.policy.encoder import PROMPT
 from rl4co_prompt.policy.policy import PromptedPolicy
-from rl4co_prompt.rollout.starts import rollout_options
-from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.schedule import Schedule
-from rl4co_prompt.training.batches import seeded
 from rl4co_prompt.training.multi_task import MultiTaskPOMO
 
 
@@ -26,9 +23,6 @@ class PromptPOMO(MultiTaskPOMO):
         schedule: the task of each epoch; the paper's 341 tasks in order by default.
         freeze_unselected: leave prompts that no instance of the batch chose as they are; else
             the optimizer's momentum and weight decay move them too.
-        competing: of so many nearest prompts, the one whose best greedy rollout is the best learns
-            from an instance, so that prompts become good at different ones (Grinsztajn et al.,
-            2023); 1 for the nearest, as in the paper.
         **options: of :class:`MultiTaskPOMO`.
     """
 
@@ -39,19 +33,12 @@ class PromptPOMO(MultiTaskPOMO):
         schedule: Schedule | None = None,
         *,
         freeze_unselected: bool = True,
-        competing: int = 1,
         **options: Any,
     ):
         if not isinstance(policy, PromptedPolicy):
             raise TypeError(f"PromptPOMO trains a PromptedPolicy, got {type(policy).__name__}.")
-        if not 1 <= competing <= policy.pool.num_prompts:
-            raise ValueError(
-                f"competing must be 1 to {policy.pool.num_prompts}, the prompts of the pool, got "
-                f"{competing}."
-            )
         super().__init__(env, policy, schedule, **options)
         self.freeze_unselected = freeze_unselected
-        self.competing = competing
         self._chosen = torch.zeros(policy.pool.num_prompts, dtype=torch.bool)
         self.last_prompts = torch.zeros(0, dtype=torch.long)  # chosen by the last training batch
 
@@ -61,23 +48,6 @@ class PromptPOMO(MultiTaskPOMO):
         options["optimizer_kwargs"] = {"lr": 1e-2, "weight_decay": 1e-6}
         options["metrics"]["train"].append("prompts_used")
         return options
-
-    def shared_step(
-        self, batch: Any, batch_idx: int, phase: str, dataloader_idx: int | None = None
-    ) -> dict:
-        if phase == "train" and self.competing > 1:
-            numbers = (self.seed, self.global_step, self.global_rank, batch_idx, self.competing)
-            with seeded(*numbers, device=self.device):  # of sampled rollouts
-                batch = batch.copy().set(PROMPT, self.winners(batch))
-        return super().shared_step(batch, batch_idx, phase, dataloader_idx)
-
-    @torch.no_grad()
-    def winners(self, batch: Any) -> Tensor:
-        """Of the competing prompts, the one that learns from each instance, [batch]."""
-        td = reset(self.env, batch)
-        options = rollout_options(td, self.num_starts, self.rollouts)
-        out = self.policy(td, self.env, phase="val", num_prompts=self.competing, **options)
-        return out[PROMPT]
 
     def log_metrics(self, metric_dict: dict, phase: str, dataloader_idx: int | None = None) -> dict:
         """Also the prompts in use."""

@@ -122,47 +122,6 @@ def test_a_relative_advantage_divides_by_the_mean_cost(keys):
     assert loss.item() == pytest.approx(-(0.5 * 1 - 0.5 * 2) / 2)
 
 
-class Winners(Callback):
-    """Keeps, step by step, which prompts should learn and which did."""
-
-    def __init__(self):
-        self.pairs = []
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        td = module.env.reset(batch.copy())
-        with torch.no_grad():
-            costs = [
-                -module.policy(
-                    td.copy().set("prompt", torch.full(td.batch_size, prompt)),
-                    module.env,
-                    decode_type="multistart_greedy",
-                    num_starts=td["locs"].shape[1] - 1,
-                )["reward"].view(-1, len(td)).amax(0)
-                for prompt in range(4)
-            ]  # fmt: skip
-        nearest = module.policy.explain(td).keys[:, : module.competing]
-        self.expected = nearest.gather(1, torch.stack(costs, 1).gather(1, nearest).argmin(1, True))
-
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        self.pairs.append((self.expected[:, 0], module.last_prompts))
-
-
-@pytest.mark.parametrize("competing", [1, 2, 4])
-def test_the_winner_of_the_competing_prompts_learns(keys, competing):
-    winners = Winners()
-    fit(keys, epochs=2, callbacks=[winners], competing=competing, pool={"init_scale": 3.0})
-
-    assert len(winners.pairs) == 4
-    assert all(torch.equal(expected, found) for expected, found in winners.pairs)
-
-
-@pytest.mark.parametrize("rollouts", ["starts", "samples"])
-def test_a_competition_repeats_itself(keys, rollouts):
-    losses = [[s["loss"] for s in fit(keys, competing=3, rollouts=rollouts)[1]] for _ in range(2)]
-
-    assert losses[0] == losses[1]
-
-
 @pytest.mark.parametrize("decode_type", ["sampling", "greedy"])
 def test_training_samples_or_is_greedy(backbone, pool, decode_type):
     model = make_model(PromptedPolicy(backbone, pool, train_decode_type=decode_type))
@@ -232,7 +191,6 @@ def test_a_trainer_that_keeps_its_data_is_refused(keys):
     [
         ({"lr_milestones": (0.5, 2)}, "lr_milestones must lie between 0 and 1"),
         ({"val_tasks": ["10-x"]}, "Unknown geometry 'x'"),
-        ({"competing": 5}, "competing must be 1 to 4, the prompts of the pool, got 5"),
     ],
 )
 def test_impossible_options_are_refused(keys, options, message):
