@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Json, app, one_sentence_errors, print_json
+from rl4co_prompt.cli.app import Force, Json, app, one_sentence_errors, print_json
 
 
 @app.command()
@@ -45,7 +45,7 @@ def generate(
     plot: Annotated[
         Path | None, typer.Option(help="a picture of samples, .png, .svg or .pdf")
     ] = None,
-    force: Annotated[bool, typer.Option(help="overwrite files")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write instances of a task or a suite.

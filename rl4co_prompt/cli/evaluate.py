@@ -47,10 +47,11 @@ Pools = Annotated[
     list[Path] | None,
     typer.Option(
         "--pool",
-        help="prompts, .safetensors, instead of those that ship, or none; may be given again",
+        help="prompts, .safetensors or the name cvrp, instead of the weights' own, or none; may "
+        "be given again",
     ),
 ]
-Limit = Annotated[int, typer.Option(help="first instances of each set; 0 for all")]
+Limit = Annotated[int, typer.Option(min=0, help="first instances of each set; 0 for all")]
 Lkh = Annotated[str | None, typer.Option(help="the LKH-3 program, if not on PATH")]
 Seed = Annotated[int, typer.Option(help="of generated sets and sampled tours")]
 

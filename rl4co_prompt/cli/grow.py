@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Heads, Json, Weights, app, one_sentence_errors
+from rl4co_prompt.cli.app import Force, Heads, Json, Weights, app, one_sentence_errors
 from rl4co_prompt.cli.pools import show_pool
 from rl4co_prompt.cli.solve import Capacity, Files
 
@@ -23,10 +23,11 @@ def grow(
     name: Annotated[str | None, typer.Option(help="of the new distribution")] = None,
     steps: Annotated[int, typer.Option(help="of training")] = 200,
     batch_size: Annotated[int, typer.Option(help="instances of a step")] = 32,
-    lr: Annotated[float, typer.Option(help="learning rate at the begin")] = 1e-2,
+    lr: Annotated[float, typer.Option(help="learning rate at the start")] = 1e-2,
     seed: Annotated[int, typer.Option(help="of the training")] = 0,
     capacity: Capacity = None,
     num_heads: Heads = 8,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Add a key-prompt pair for your own instances; the old pairs stay as they are.
@@ -35,17 +36,17 @@ def grow(
     """
     with one_sentence_errors():
         from rl4co_prompt.inference.inputs import read_instances
-        from rl4co_prompt.policy.files import check_suffix
-        from rl4co_prompt.training.build import read_backbone
+        from rl4co_prompt.policy.backbone import load_backbone
+        from rl4co_prompt.policy.files import check_new
         from rl4co_prompt.training.grow import Training, add_distribution, as_pool
 
-        check_suffix(out)
+        check_new(out, force)
         old = as_pool(pool)
         instances = [instance for file in files for instance in read_instances(file, capacity)]
         grown = add_distribution(
             old,
             instances,
-            read_backbone(weights, num_heads=num_heads),
+            load_backbone(weights, num_heads=num_heads),
             task=task,
             name=name,
             training=Training(steps, batch_size, lr=lr, seed=seed),
@@ -58,6 +59,7 @@ def grow(
 def merge(
     pools: Annotated[list[str], typer.Argument(help=".safetensors files, or the name cvrp")],
     out: Out,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Put the pairs of several pools of one backbone into one pool.
@@ -67,10 +69,10 @@ def merge(
     with one_sentence_errors():
         from functools import reduce
 
-        from rl4co_prompt.policy.files import check_suffix
+        from rl4co_prompt.policy.files import check_new
         from rl4co_prompt.training.grow import as_pool, merge_pools
 
-        check_suffix(out)
+        check_new(out, force)
         if len(pools) < 2:
             raise ValueError("Give at least two pools to merge.")
         merged = reduce(merge_pools, map(as_pool, pools))

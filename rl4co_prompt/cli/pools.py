@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Json, app, one_sentence_errors, print_json
+from rl4co_prompt.cli.app import Force, Heads, Json, app, one_sentence_errors, print_json
 
 if TYPE_CHECKING:
     from rl4co_prompt.policy.pool import PromptPool
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def keys(
-    backbone: Annotated[Path, typer.Argument(help="weights of the frozen model")],
+    backbone: Annotated[str, typer.Argument(help="file of the frozen model, or the name cvrp")],
     out: Annotated[Path, typer.Option(help="the new pool, .safetensors")],
     num_prompts: Annotated[int, typer.Option(help="pairs in the pool")] = 16,
     num_tokens: Annotated[int, typer.Option(help="tokens per layer")] = 5,
@@ -21,8 +21,9 @@ def keys(
     per_task: Annotated[int, typer.Option(help="instances per task")] = 128,
     feature: Annotated[str, typer.Option(help="code or paper")] = "code",
     seed: Annotated[int, typer.Option(help="of instances and K-means")] = 0,
-    num_heads: Annotated[int, typer.Option(help="of the backbone; files do not tell")] = 8,
+    num_heads: Heads = 8,
     task: Annotated[list[str] | None, typer.Option(help="default: the 341 tasks")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Make an untrained pool: fit keys on a backbone's features.
@@ -30,10 +31,10 @@ def keys(
     Example: rl4co-prompt keys backbone.npz --out pool.safetensors --groups 1 --task 50-uniform
     """
     with one_sentence_errors():
-        from rl4co_prompt.policy.files import check_suffix
+        from rl4co_prompt.policy.files import check_new
         from rl4co_prompt.training.build import build_policy
 
-        check_suffix(out)
+        check_new(out, force)
         if not 0 <= seed < 2**32:
             raise ValueError(f"The seed must be from 0 to {2**32 - 1}, got {seed}.")
         policy = build_policy(

@@ -12,6 +12,7 @@ import typer
 
 from rl4co_prompt.cli.app import (
     Device,
+    Force,
     Heads,
     Json,
     Outputs,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Files = Annotated[list[Path], typer.Argument(help=".vrp, .csv or .npz files, or folders of .vrp")]
 Pool = Annotated[
-    str, typer.Option(help="prompts for the model, .safetensors; own for those that ship, or none")
+    str, typer.Option(help="prompts: a .safetensors file; own, for those that ship; or none")
 ]
 Capacity = Annotated[float | None, typer.Option(help="of files that do not state it")]
 
@@ -53,7 +54,7 @@ def solve(
     num_heads: Heads = 8,
     plot: Annotated[Path | None, typer.Option(help="folder for a picture of each")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for .sol files")] = None,
-    force: Annotated[bool, typer.Option(help="overwrite .sol files")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Solve instances: cost, gap to the best known cost, routes.

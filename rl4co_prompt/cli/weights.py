@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Json, app, one_sentence_errors, print_json
+from rl4co_prompt.cli.app import Force, Json, app, one_sentence_errors, print_json
 
 
 @app.command("import")
@@ -22,7 +22,7 @@ def import_command(
         str | None, typer.Option(help="of RL4CO's or Kool's weights, where the file does not tell")
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="file of PromptVRP's keys")] = None,
-    force: Annotated[bool, typer.Option("--force", help="write over files")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Turn anyone's weights into a backbone, with a card that says what they are.

@@ -271,12 +271,8 @@ def load_policy(
     """The backbone alone, or with a pool on it; as in :meth:`Solver.from_pretrained`."""
     model, own = backbone, None
     if isinstance(backbone, str | Path):
-        shipped = None if Path(backbone).is_file() else zoo.find(backbone)
-        if shipped is not None:
-            backbone, own = shipped.backbone, shipped.pool
-        elif not Path(backbone).is_file():
-            names = ", ".join(zoo.NAMES)
-            raise FileNotFoundError(f"No weights at {backbone}; give a file, or the name {names}.")
+        shipped = zoo.find(backbone)
+        own = None if shipped is None else shipped.pool
         model = load_backbone(backbone, num_heads=num_heads)
     if pool == OWN:
         pool = own

@@ -203,7 +203,7 @@ def kind_of(policy: nn.Module) -> str | None:
 def load_backbone(
     path: str | Path, *, num_heads: int = 8, normalization: str | None = None
 ) -> "Backbone":
-    """Read a frozen backbone: a file of :func:`save_backbone`, or anyone's weights.
+    """Read a frozen backbone: one that ships by its name, or a file of anyone's weights.
 
     The layouts of :mod:`rl4co_prompt.policy.layouts` are recognised by their names, in .pt, .ckpt,
     .npz or .safetensors files.

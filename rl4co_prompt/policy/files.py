@@ -6,13 +6,20 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
-from rl4co_prompt.tasks.files import write_bytes
+from rl4co_prompt.tasks.files import check_free, check_output, write_bytes
 
 
 def check_suffix(path: Path) -> None:
     """Raise a one-sentence error unless the name ends in .safetensors."""
     if path.suffix != ".safetensors":
         raise ValueError(f"{path} must end in .safetensors.")
+
+
+def check_new(path: Path, force: bool = False) -> None:
+    """Also unless no file is there, or may be written over."""
+    check_suffix(path)
+    check_output(path)
+    check_free([path], force)
 
 
 def in_half(tensors: Mapping[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from rl4co.models.zoo.am import AttentionModelPolicy
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from rl4co_prompt import __version__
+from rl4co_prompt import __version__, zoo
 from rl4co_prompt.policy.backbone import fingerprint
 from rl4co_prompt.policy.features import get_feature
 from rl4co_prompt.policy.files import in_half, write_safetensors
@@ -234,10 +234,8 @@ class PromptPool(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> "PromptPool":
-        """Read a file of :meth:`save`."""
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"No prompt pool at {path}.")
+        """Read a file of :meth:`save`, or by its name the pool that ships."""
+        path = zoo.pool_file(path)
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}

@@ -17,6 +17,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from rl4co_prompt import zoo
+
 _NESTS = ("model_state_dict", "state_dict", "model", "policy", "actor")
 UNREADABLE = (
     SafetensorError,
@@ -70,9 +72,7 @@ class Inert:
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
     """Read .safetensors, .npz, or a PyTorch file under ``weights_only=True``."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No backbone weights at {path}.")
+    path = zoo.backbone_file(path)
     try:
         if _is_safetensors(path):
             with safe_open(path, framework="pt") as file:

@@ -5,7 +5,6 @@ from typing import Any
 
 from rl4co.models.zoo.am import AttentionModelPolicy
 
-from rl4co_prompt import zoo
 from rl4co_prompt.policy.backbone import Backbone, POMOPolicy, load_backbone
 from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
@@ -27,7 +26,7 @@ def build_policy(
 
     Args:
         backbone: file of the frozen weights, or the name of weights that ship.
-        pool: file of a saved pool; ``None`` makes a new one and fits its keys.
+        pool: file or name of a saved pool; ``None`` makes a new one and fits its keys.
         pool_options: of :class:`PromptPool`, for a new pool.
         key_options: of :func:`fit_keys`, for a new pool; as many clusters as fill the pool.
         cache: folder that keeps fitted keys between runs.
@@ -35,7 +34,7 @@ def build_policy(
         backbone_options: of :func:`load_backbone`.
         rollout_options: of :meth:`PromptedPolicy.set_rollouts`.
     """
-    model = read_backbone(backbone, **(backbone_options or {}))
+    model = load_backbone(backbone, **(backbone_options or {}))
     ready = (
         PromptPool.load(pool)
         if pool is not None
@@ -59,7 +58,7 @@ def build_backbone(
         options: of :class:`POMOPolicy`, for a random begin.
         rollout_options: of :meth:`POMOPolicy.set_rollouts`.
     """
-    policy = POMOPolicy(**(options or {})) if weights is None else read_backbone(weights)
+    policy = POMOPolicy(**(options or {})) if weights is None else load_backbone(weights)
     policy.set_rollouts(**(rollout_options or {}))
     return policy.train().requires_grad_(True)
 
@@ -87,9 +86,3 @@ def new_pool(
     options |= {"clusters": pool.num_prompts // groups, "feature": pool.feature}
     fit = fit_keys if cache is None else cached_keys(cache)
     return pool.set_keys(fit(backbone, tasks, **options))
-
-
-def read_backbone(weights: str | Path, **options: Any) -> POMOPolicy:
-    """Of a name that ships, or of a file; ``options`` as in :func:`load_backbone`."""
-    shipped = None if Path(weights).is_file() else zoo.find(weights)
-    return load_backbone(weights if shipped is None else shipped.backbone, **options)

@@ -22,7 +22,7 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from rl4co_prompt import zoo
-from rl4co_prompt.policy.backbone import fingerprint
+from rl4co_prompt.policy.backbone import fingerprint, load_backbone
 from rl4co_prompt.policy.features import get_feature
 from rl4co_prompt.policy.policy import PromptedPolicy, bare
 from rl4co_prompt.policy.pool import PromptPool
@@ -34,7 +34,6 @@ from rl4co_prompt.tasks.reset import reset
 from rl4co_prompt.tasks.symmetry import Symmetries, square_of
 from rl4co_prompt.tasks.task import PROBLEMS, Task, as_task
 from rl4co_prompt.training.batches import seeded
-from rl4co_prompt.training.build import read_backbone
 from rl4co_prompt.training.keys import batch_features
 
 LOOKS = 10  # times in a training that the new prompt is compared with the best so far
@@ -48,7 +47,7 @@ class Training:
         steps: of the optimizer.
         batch_size: symmetry copies of instances, or fresh instances, in a step.
         num_starts: rollouts of each; as :func:`rollout_options` has it by default.
-        lr: learning rate of Adam at the begin; it falls to zero.
+        lr: learning rate of Adam at the start; it falls to zero.
         seed: of the choice of instances and of their rollouts.
     """
 
@@ -154,11 +153,7 @@ def merge_pools(a: PromptPool | str | Path, b: PromptPool | str | Path) -> Promp
 
 def as_pool(pool: PromptPool | str | Path) -> PromptPool:
     """A pool from itself, its file or the name of weights that ship."""
-    if isinstance(pool, PromptPool):
-        return pool
-    shipped = None if Path(pool).is_file() else zoo.find(pool)
-    own = None if shipped is None else shipped.pool
-    return PromptPool.load(pool if own is None else own)
+    return pool if isinstance(pool, PromptPool) else PromptPool.load(pool)
 
 
 def _pool_and_backbone(
@@ -171,7 +166,7 @@ def _pool_and_backbone(
         pool = pool.pool
     if backbone is None:
         backbone = zoo.NAMES[0]
-    model = read_backbone(backbone) if isinstance(backbone, str | Path) else bare(backbone)
+    model = load_backbone(backbone) if isinstance(backbone, str | Path) else bare(backbone)
     own = as_pool(pool)
     own.check_backbone(fingerprint(model))
     return own, model

@@ -74,7 +74,7 @@ def test_weights_are_checked_before_references_are_solved(monkeypatch):
                        "--reference", "hgs"])  # fmt: skip
 
     assert result.exit_code == 1
-    assert result.output.startswith("Error: No weights at none")
+    assert result.output.startswith("Error: No backbone weights at none")
 
 
 def test_an_output_that_fails_does_not_prevent_the_others(weights, monkeypatch, tmp_path):

@@ -33,7 +33,8 @@ def test_pools_merge(pool, tmp_path):
     second = PromptPool.load(pool)
     second.prompts.data[0] += 1
     second.save(other)
-    result = run(app, ["merge", pool, other, "--out", out])
+    assert run(app, ["merge", pool, other, "--out", out]).exit_code == 0
+    result = run(app, ["merge", pool, other, "--out", out, "--force"])
 
     assert result.exit_code == 0, result.output
     assert PromptPool.load(out).num_prompts == 3  # one pair is in both
@@ -54,3 +55,18 @@ def test_bad_words_end_with_one_sentence(words, message):
     assert result.exit_code == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_pool_that_is_there_is_not_lost(pool, files, weights, tmp_path):
+    """No command writes over a file unless told to, not even over what it reads."""
+    before = PromptPool.load(pool).prompts.clone()
+    for words in (
+        ["merge", pool, "cvrp", "--out", pool],
+        ["grow", *files, "--pool", pool, "--weights", weights, "--out", pool, "--steps", "1"],
+        ["keys", weights, "--out", pool, "--per-task", "8", "--task", "12-uniform"],
+    ):
+        result = run(app, words)
+        assert result.exit_code == 1
+        assert "is there already; name another place, or add --force" in result.stderr
+
+    assert torch.equal(PromptPool.load(pool).prompts, before)

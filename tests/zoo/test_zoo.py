@@ -30,19 +30,18 @@ def test_weights_are_whole_and_small(name):
 
 
 def test_the_backbone_has_the_papers_architecture():
-    backbone = load_backbone(zoo.find("cvrp").backbone)
+    backbone = load_backbone("cvrp")
 
     assert sum(p.numel() for p in backbone.parameters()) == 1_254_016
     assert backbone.config["num_encoder_layers"] == 6
 
 
 def test_the_pool_has_the_papers_keys_and_belongs_to_the_backbone():
-    found = zoo.find("cvrp")
-    pool = PromptPool.load(found.pool)
+    pool = PromptPool.load("cvrp")
 
     assert (pool.num_prompts, pool.num_tokens, pool.num_layers) == (16, 5, 6)
     assert pool.tasks == tuple(task.name for task in training_tasks())
-    assert pool.backbone_fingerprint == fingerprint(load_backbone(found.backbone))
+    assert pool.backbone_fingerprint == fingerprint(load_backbone("cvrp"))
 
 
 def test_no_outside_data_is_needed(monkeypatch, tmp_path):
@@ -64,7 +63,18 @@ def test_the_gap_is_that_of_the_card(solver, name):
     assert 100 * (mean / reference - 1) == pytest.approx(gap, abs=interval)
 
 
+def test_a_file_goes_before_a_name(monkeypatch, tmp_path):
+    (tmp_path / "cvrp").write_bytes(zoo.find("cvrp").backbone.read_bytes()[:100])
+    monkeypatch.chdir(tmp_path)
+
+    assert zoo.find("cvrp") is None
+    with pytest.raises(ValueError, match="cvrp"):
+        load_backbone("cvrp")
+
+
 def test_an_unknown_name_is_no_weights():
     assert zoo.find("tsp") is None
-    with pytest.raises(FileNotFoundError, match="No weights at tsp; give a file, or the name cvrp"):
+    with pytest.raises(
+        FileNotFoundError, match="No backbone weights at tsp; give a file, or the name cvrp"
+    ):
         Solver.from_pretrained("tsp")
