@@ -55,7 +55,7 @@ def train(options: dict, seed: int, epochs: int) -> tuple[float, float, float]:
     """Gap before training at both sizes, and after it at the new one."""
     weights, other = load_set(SIZE, 100, 228)
     _, own = load_set(OWN_SIZE, 100, 132)
-    backbone = load_backbone(weights)
+    backbone = load_backbone(weights, num_heads=8, normalization="instance")
     torch.manual_seed(seed)
     policy = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, num_prompts=1, **options))
     before = measure(policy, own), measure(policy, other)

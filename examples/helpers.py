@@ -23,7 +23,7 @@ def get_backbone() -> tuple[POMOPolicy, int]:
     weights = outside_data(BACKBONE)
     if weights is not None:
         print(f"Backbone: {weights.name}, trained at n=100.")
-        return load_backbone(weights), 100
+        return load_backbone(weights, num_heads=8, normalization="instance"), 100
     print("Backbone: no outside weights at hand, so a tiny one is trained at n=20 first.")
     return train_tiny_backbone(), 20
 

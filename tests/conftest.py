@@ -57,4 +57,4 @@ def env():
 
 @pytest.fixture(scope="session")
 def outside_backbone():
-    return load_backbone(outside(BACKBONE))
+    return load_backbone(outside(BACKBONE), num_heads=8, normalization="instance")

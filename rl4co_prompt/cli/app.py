@@ -24,7 +24,15 @@ INTERRUPTED = 130  # the exit code of programs that Ctrl-C ends
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
 Weights = Annotated[str, typer.Option(help="file of the frozen model, or the name cvrp")]
-Heads = Annotated[int, typer.Option(help="where the file of weights does not tell")]
+Heads = Annotated[
+    int | None, typer.Option(help="where the file of weights does not tell; 8 by default")
+]
+Norm = Annotated[
+    str | None,
+    typer.Option(
+        help="instance, batch or batch_no_track (Omni-VRP), where the file of weights does not tell"
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="write over files")]
 Device = Annotated[str | None, typer.Option(help="such as cpu or cuda; a GPU where there is one")]
 

@@ -13,6 +13,7 @@ from rl4co_prompt.cli.app import (
     Device,
     Heads,
     Json,
+    Norm,
     Outputs,
     Weights,
     app,
@@ -85,7 +86,8 @@ def evaluate(
         bool, typer.Option(help="edge lengths as the files round them, or real ones")
     ] = True,
     device: Device = None,
-    num_heads: Heads = 8,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     paper: Annotated[bool, typer.Option(help="show the paper's figures, as printed")] = False,
     csv: Annotated[Path | None, typer.Option(help="write a .csv file")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write a .md file")] = None,
@@ -111,7 +113,7 @@ def evaluate(
         sets = load_suites(suite, limit or None, seed)
         if not rounded:
             sets = [unrounded(one) for one in sets]
-        solver_for = _solvers(weights, device, scaling, num_heads, methods)
+        solver_for = _solvers(weights, device, scaling, num_heads, normalization, methods)
         if reference != "known":
             sets = run.add_references(sets, reference, options)
         result = run.evaluate(", ".join(suite), sets, methods, solver_for, augment, seed, options)
@@ -142,7 +144,8 @@ def compare(
     limit: Limit = 10,
     seed: Seed = 2023,
     device: Annotated[str, typer.Option(help="of the policies")] = "cpu",
-    num_heads: Heads = 8,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     as_json: Json = False,
 ) -> None:
     """Compare methods at the same seconds per instance, on the same cores.
@@ -156,7 +159,7 @@ def compare(
         methods = _methods(method, pool or [], weights)
         times = _numbers(seconds)
         sets = load_suites(suite, limit or None, seed)
-        solver_for = _solvers(weights, device, "fit", num_heads, methods)
+        solver_for = _solvers(weights, device, "fit", num_heads, normalization, methods)
         records, tables = [], []
         for one in sets:
             failed: dict[str, str] = {}
@@ -180,7 +183,12 @@ def _methods(names: str, pools: list[Path], weights: str) -> "list[Method]":
 
 
 def _solvers(
-    weights: str, device: str | None, scaling: str, num_heads: int, methods: "Sequence[Method]"
+    weights: str,
+    device: str | None,
+    scaling: str,
+    num_heads: int | None,
+    normalization: str | None,
+    methods: "Sequence[Method]",
 ) -> "Callable[[Method], Solver]":
     """The solver of a method; each is loaded once, now, so that weights that don't fit are told."""
     from rl4co_prompt.inference.solver import Solver
@@ -190,7 +198,9 @@ def _solvers(
     def solver_for(method: "Method") -> "Solver":
         key = (method.weights or weights, method.pool)
         if key not in loaded:
-            loaded[key] = Solver.from_pretrained(*key, device, num_heads, scaling=scaling)
+            loaded[key] = Solver.from_pretrained(
+                *key, device, num_heads, normalization, scaling=scaling
+            )
         return loaded[key]
 
     for method in methods:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Force, Heads, Json, Weights, app, one_sentence_errors
+from rl4co_prompt.cli.app import Force, Heads, Json, Norm, Weights, app, one_sentence_errors
 from rl4co_prompt.cli.pools import show_pool
 from rl4co_prompt.cli.solve import Capacity, Files
 
@@ -26,7 +26,8 @@ def grow(
     lr: Annotated[float, typer.Option(help="learning rate at the start")] = 1e-2,
     seed: Annotated[int, typer.Option(help="of the training")] = 0,
     capacity: Capacity = None,
-    num_heads: Heads = 8,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -46,7 +47,7 @@ def grow(
         grown = add_distribution(
             old,
             instances,
-            load_backbone(weights, num_heads=num_heads),
+            load_backbone(weights, num_heads=num_heads, normalization=normalization),
             task=task,
             name=name,
             training=Training(steps, batch_size, lr=lr, seed=seed),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Force, Heads, Json, app, one_sentence_errors, print_json
+from rl4co_prompt.cli.app import Force, Heads, Json, Norm, app, one_sentence_errors, print_json
 
 if TYPE_CHECKING:
     from rl4co_prompt.policy.pool import PromptPool
@@ -21,7 +21,8 @@ def keys(
     per_task: Annotated[int, typer.Option(help="instances per task")] = 128,
     feature: Annotated[str, typer.Option(help="code or paper")] = "code",
     seed: Annotated[int, typer.Option(help="of instances and K-means")] = 0,
-    num_heads: Heads = 8,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     task: Annotated[list[str] | None, typer.Option(help="default: the 341 tasks")] = None,
     force: Force = False,
     as_json: Json = False,
@@ -41,7 +42,7 @@ def keys(
             backbone,
             pool_options={"num_prompts": num_prompts, "num_tokens": num_tokens, "feature": feature},
             key_options={"tasks": task, "groups": groups, "per_task": per_task, "seed": seed},
-            backbone_options={"num_heads": num_heads},
+            backbone_options={"num_heads": num_heads, "normalization": normalization},
         )
         policy.save(out)
         show_pool(policy.pool, as_json)

@@ -15,6 +15,7 @@ from rl4co_prompt.cli.app import (
     Force,
     Heads,
     Json,
+    Norm,
     Outputs,
     Weights,
     app,
@@ -51,7 +52,8 @@ def solve(
     capacity: Capacity = None,
     scaling: Annotated[str, typer.Option(help="fit, x-range or thousand")] = "fit",
     device: Device = None,
-    num_heads: Heads = 8,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     plot: Annotated[Path | None, typer.Option(help="folder for a picture of each")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for .sol files")] = None,
     force: Force = False,
@@ -69,7 +71,9 @@ def solve(
         instances, broken = _read(files, capacity)
         _keep_apart(files, out)
         targets = _targets(instances, out, force)
-        solver = Solver.from_pretrained(weights, _pool(pool), device, num_heads, scaling=scaling)
+        solver = Solver.from_pretrained(
+            weights, _pool(pool), device, num_heads, normalization, scaling=scaling
+        )
         outputs, done = Outputs(), {}
         options = (num_prompts, augment, time_limit, seed)
         with _stoppable() as stopped:
@@ -97,7 +101,8 @@ def explain(
     weights: Weights = "cvrp",
     capacity: Capacity = None,
     device: Device = None,
-    num_heads: Heads = 8,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     as_json: Json = False,
 ) -> None:
     """Show which keys are near an instance, how near, and which prompt it takes.
@@ -109,7 +114,7 @@ def explain(
         from rl4co_prompt.inference.solver import Solver
 
         instances, broken = _read(files, capacity)
-        solver = Solver.from_pretrained(weights, _pool(pool), device, num_heads)
+        solver = Solver.from_pretrained(weights, _pool(pool), device, num_heads, normalization)
         found = explain_instances(solver.policy, instances, solver.scaling)
         if as_json:
             print_json(found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rl4co_prompt.cli.app import Force, Json, app, one_sentence_errors, print_json
+from rl4co_prompt.cli.app import Force, Heads, Json, Norm, app, one_sentence_errors, print_json
 
 
 @app.command("import")
@@ -13,11 +13,8 @@ def import_command(
     file: Annotated[Path, typer.Argument(help="weights: .pt, .ckpt, .npz or .safetensors")],
     to: Annotated[Path, typer.Option(help="folder of the new files")],
     name: Annotated[str | None, typer.Option(help="of the new files; the old by default")] = None,
-    num_heads: Annotated[int | None, typer.Option(help="where the file does not tell")] = None,
-    normalization: Annotated[
-        str | None,
-        typer.Option(help="instance, batch or batch_no_track, where the file does not tell"),
-    ] = None,
+    num_heads: Heads = None,
+    normalization: Norm = None,
     problem: Annotated[
         str | None, typer.Option(help="of RL4CO's or Kool's weights, where the file does not tell")
     ] = None,

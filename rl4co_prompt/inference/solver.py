@@ -57,7 +57,8 @@ class Solver:
         backbone: AttentionModelPolicy | str | Path = "cvrp",
         pool: str | Path | None = OWN,
         device: str | torch.device | None = None,
-        num_heads: int = 8,
+        num_heads: int | None = None,
+        normalization: str | None = None,
         **options: Any,
     ) -> "Solver":
         """A solver from weights.
@@ -67,10 +68,10 @@ class Solver:
             pool: file of a prompt pool for that backbone; ``own`` takes the one that ships with a
                 name, if there is one; None lets the backbone work alone.
             device: that the policy is moved to; a GPU where there is one, else the CPU.
-            num_heads: of POMO-format weights, which do not tell it.
+            num_heads, normalization: where the file does not tell; as in :func:`load_backbone`.
             **options: of the solver.
         """
-        policy = load_policy(backbone, pool, num_heads)
+        policy = load_policy(backbone, pool, num_heads, normalization)
         return cls(policy.to(_device(device)), **options)
 
     def solve(
@@ -266,14 +267,15 @@ def _evaluating(policy: AttentionModelPolicy) -> Iterator[None]:
 def load_policy(
     backbone: AttentionModelPolicy | str | Path = "cvrp",
     pool: str | Path | None = OWN,
-    num_heads: int = 8,
+    num_heads: int | None = None,
+    normalization: str | None = None,
 ) -> AttentionModelPolicy:
     """The backbone alone, or with a pool on it; as in :meth:`Solver.from_pretrained`."""
     model, own = backbone, None
     if isinstance(backbone, str | Path):
         shipped = zoo.find(backbone)
         own = None if shipped is None else shipped.pool
-        model = load_backbone(backbone, num_heads=num_heads)
+        model = load_backbone(backbone, num_heads=num_heads, normalization=normalization)
     if pool == OWN:
         pool = own
     return model if pool is None else PromptedPolicy.from_pretrained(model, pool)

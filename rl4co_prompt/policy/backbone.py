@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 
 from pathlib import Path
 from typing import Any
@@ -201,20 +202,26 @@ def kind_of(policy: nn.Module) -> str | None:
 
 
 def load_backbone(
-    path: str | Path, *, num_heads: int = 8, normalization: str | None = None
+    path: str | Path, *, num_heads: int | None = None, normalization: str | None = None
 ) -> "Backbone":
     """Read a frozen backbone: one that ships by its name, or a file of anyone's weights.
 
     The layouts of :mod:`rl4co_prompt.policy.layouts` are recognised by their names, in .pt, .ckpt,
-    .npz or .safetensors files.
+    .npz or .safetensors files. A warning says what had to be assumed.
 
     Args:
-        num_heads: where the file does not tell, as in POMO's layout.
+        num_heads: where the file does not tell, as in POMO's layout; 8 by default.
         normalization: where the file does not tell; by default ``batch`` where it has running
             statistics and ``instance`` elsewhere.
     """
     checkpoint = read_checkpoint(path)
-    policy = policy_from(recognise(checkpoint, num_heads, normalization), checkpoint.source)
+    found = recognise(checkpoint, num_heads, normalization)
+    policy = policy_from(found, checkpoint.source)
+    if found.assumed:
+        warnings.warn(
+            f"{checkpoint.source} leaves something open. Assumed: {' '.join(found.assumed)}",
+            stacklevel=2,
+        )
     return policy.eval().requires_grad_(False)
 
 

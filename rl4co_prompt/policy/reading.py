@@ -91,11 +91,11 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         ) from None
     weights = _state_dict(state)
     if weights is None:
-        found = ", ".join(map(str, list(state)[:5])) if isinstance(state, dict) else "none"
+        entries = ", ".join(map(str, list(state)[:5])) if isinstance(state, dict) else ""
         raise ValueError(
-            f"{path} holds no state dict that loads with weights_only=True; its entries are: "
-            f"{found or 'none'}; expected names and tensors, maybe below one of "
-            f"{', '.join(_NESTS)}."
+            f"{path} holds no state dict that loads with weights_only=True but a "
+            f"{type(state).__name__}; its entries are: {entries or 'none'}; expected names and "
+            f"tensors, maybe below one of {', '.join(_NESTS)}."
         )
     return Checkpoint(weights, beside=state if isinstance(state, dict) else {}, path=path)
 

@@ -3,10 +3,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from rl4co_prompt.cli import app
 from rl4co_prompt.evaluation import evaluate as evaluation
 from tests.cli.conftest import run
+from tests.policy.reference import random_weights
 
 
 @pytest.fixture
@@ -153,3 +155,17 @@ def test_prompts_can_be_left_out():
 
     assert run(app, [*arguments, "backbone"]).exit_code == 0
     assert "needs prompts; give --pool FILE" in run(app, [*arguments, "prompt"]).output
+
+
+def test_the_norm_of_a_file_that_does_not_tell_is_an_option(tmp_path):
+    file = tmp_path / "omni.pt"
+    torch.save(random_weights(32, 2, 48), file)
+    words = ["evaluate", "--suite", "9-grid", "--limit", "2", "--method", f"Omni={file}", "--json",
+             "--num-heads", "4"]  # fmt: skip
+    assumed = run(app, words)
+    told = run(app, [*words, "--normalization", "batch_no_track"])
+
+    assert assumed.exit_code == told.exit_code == 0, told.output
+    assert "Assumed: Instance norm" in assumed.stderr
+    assert "Assumed" not in told.stderr
+    assert assumed.stdout != told.stdout

@@ -225,7 +225,7 @@ def test_from_pretrained_takes_files_and_policies(backbone, policy, tmp_path):
 
 
 def test_unknown_weights_are_told():
-    with pytest.raises(FileNotFoundError, match=r"No backbone weights at elsewhere\.pt; give a file, or"):
+    with pytest.raises(FileNotFoundError, match=r"No backbone weights at elsewhere\.pt; give"):
         Solver.from_pretrained("elsewhere.pt")
 
 

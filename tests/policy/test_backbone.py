@@ -42,6 +42,21 @@ def test_imported_weights_give_the_reference_encoder_and_tours(weights, num_head
     assert torch.equal(ours[..., :steps], tours[..., :steps])
 
 
+def test_what_a_file_leaves_open_is_told(tmp_path, recwarn):
+    """Omni-VRP's files with batch_no_track look like POMO's with instance norm."""
+    path = tmp_path / "omni.pt"
+    torch.save(random_weights(64, 2, 48), path)
+    with pytest.warns(UserWarning, match=r"omni.pt leaves.* 8 heads.*Instance norm.*Omni-VRP"):
+        assumed = load_backbone(path)
+    recwarn.clear()
+    told = load_backbone(path, num_heads=4, normalization="batch_no_track")
+    load_backbone(save_backbone(told, tmp_path / "own.safetensors"))
+
+    assert assumed.config["normalization"] == "instance"
+    assert told.config["normalization"] == "batch_no_track"
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".pt", ".safetensors"])
 def test_any_container_of_pomo_weights_is_read(tmp_path, weights, suffix):
     path = tmp_path / f"weights{suffix}"
@@ -53,7 +68,7 @@ def test_any_container_of_pomo_weights_is_read(tmp_path, weights, suffix):
         torch.save({"epoch": 3, "model_state_dict": state}, path)
     else:
         save_file(weights, path)
-    policy = load_backbone(path, num_heads=4)
+    policy = load_backbone(path, num_heads=4, normalization="instance")
 
     assert fingerprint(policy) == fingerprint(policy_from_weights(weights, 4))
     assert not any(p.requires_grad for p in policy.parameters())
@@ -201,7 +216,8 @@ def test_outside_weights_give_the_known_gap(outside_backbone, augment, gap):
 )
 def test_outside_weights_of_another_size_give_their_known_costs(name, cost):
     """AMDKD's n=50 student, best of all starts, mean over the first 100 instances."""
-    backbone = load_backbone(outside("weights/amdkd_pomo_cvrp50.npz"))
+    file = outside("weights/amdkd_pomo_cvrp50.npz")
+    backbone = load_backbone(file, num_heads=8, normalization="instance")
     env = MultiTaskCVRPEnv()
     td = env.reset(env.load_data(outside(f"{name}_0-499.npz"), 100))
     with torch.inference_mode():

@@ -164,7 +164,16 @@ def test_hyper_parameters_tell_what_the_weights_do_not(tmp_path, wrap):
     assert fingerprint(load_backbone(tmp_path / "x.ckpt")) == fingerprint(stock)
 
 
+def test_a_mixture_of_experts_is_told(tmp_path):
+    experts = {"encoder": {"hidden_act": "ReLU", "num_experts": 2, "k": 1}, "decoder": None}
+    stock = AttentionModelPolicy(env_name="cvrp", **SMALL, moe_kwargs=experts)
+    torch.save(stock.state_dict(), tmp_path / "x.pt")
+
+    with pytest.raises(ValueError, match=r"x\.pt has a mixture of experts; expected plain"):
+        load_backbone(tmp_path / "x.pt")
+
+
 def test_a_file_without_weights_lists_what_it_holds(tmp_path):
     torch.save({"epoch": 3, "args": {"lr": 1.0}}, tmp_path / "x.pt")
-    with pytest.raises(ValueError, match=r"holds no state dict.*epoch, args; expected names"):
+    with pytest.raises(ValueError, match=r"holds no state dict.* a dict; .*epoch, args; expected"):
         load_backbone(tmp_path / "x.pt")

@@ -50,6 +50,11 @@ def read_rl4co(
     if isinstance(own, dict) and own.get("policy") in ("POMOPolicy", "AttentionPolicy"):
         return Found("rl4co-prompt", own["policy"], own["config"], weights)
     weights, source = rename(weights, _NAMES), checkpoint.source
+    if any(".experts." in name for name in weights):
+        raise ValueError(
+            f"{source} has a mixture of experts; expected plain feed-forward layers in encoder and "
+            "decoder."
+        )
     names = Renaming(weights, source)
     hidden, embed_dim = names.shape("encoder.net.layers.0.2.module.lins.0.weight", 2)
     problems = _problems(weights, embed_dim)
