@@ -132,6 +132,7 @@ RECIPE = {
     "zoo/distill": ["teacher_50={0}", "teacher_100={0}", f"model.policy.options={TINY}"],
     "zoo/refine": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/refine_100": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
+    "zoo/refine_x": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/pomo_paper": [f"model.policy.options={TINY}"],
     **{
         f"baselines/{name}{size}": [f"model.policy.options={TINY}", *more]
@@ -215,10 +216,16 @@ def test_a_run_trains_tests_resumes_and_tests_alone(weights, tmp_path):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("backbone=none.pt", "Error: No backbone weights at none.pt."),
+        (
+            "backbone=none.pt",
+            "Error: No backbone weights at none.pt; give a file, or the name cvrp.",
+        ),
         ("tasks=[10-x]", "Error: Unknown geometry 'x'"),
         ("model.policy.pool_options.feature=y", "Error: Unknown feature 'y'"),
-        ("pool=none.safetensors", "Error: No prompt pool at none.safetensors."),
+        (
+            "pool=none.safetensors",
+            "Error: No prompt pool at none.safetensors; give a file, or the name cvrp.",
+        ),
         ("env.test_file=none.npz", "Error: No instances at ./none.npz, the test file."),
         ("ckpt_path=none.ckpt", "none.ckpt"),
         ("ckpt_path=pool.safetensors", "Error: ckpt_path takes a .ckpt file"),
