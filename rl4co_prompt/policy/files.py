@@ -16,7 +16,7 @@ def check_suffix(path: Path) -> None:
 
 
 def check_new(path: Path, force: bool = False) -> None:
-    """Also unless no file is there, or may be written over."""
+    """Raise a one-sentence error unless a new .safetensors file can be written there."""
     check_suffix(path)
     check_output(path)
     check_free([path], force)
