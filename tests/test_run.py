@@ -133,6 +133,7 @@ RECIPE = {
     "zoo/refine": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/refine_100": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/refine_x": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
+    "zoo/refine_best": ["teacher_50={0}", "teacher_100={0}", "weights={0}"],
     "zoo/pomo_paper": [f"model.policy.options={TINY}"],
     **{
         f"baselines/{name}{size}": [f"model.policy.options={TINY}", *more]

@@ -32,6 +32,7 @@ from rl4co_prompt.tasks.task import (
     training_tasks,
 )
 from rl4co_prompt.training.batches import TaskBatches, seeded
+from rl4co_prompt.training.best import best_with
 from rl4co_prompt.training.distill import Distillation, Teacher
 from rl4co_prompt.training.rates import LR_DECAYS, falling
 
@@ -72,6 +73,7 @@ class MultiTaskPOMO(POMO):
         rollouts: ``starts`` for POMO's; ``samples`` for tours that the policy begins, too, with
             their mean as baseline; ``auto`` takes starts wherever instances have two or more.
         relative_advantage: divide advantages by the mean cost of the instance's rollouts.
+        best_of: learn for the expected best of so many of an instance's rollouts; 1 is POMO's mean.
         lr_decay: ``milestones`` or ``cosine``, down to zero at the end of the run; unless RL4CO's
             ``lr_scheduler`` is given.
         lr_milestones: fractions of the run after which the learning rate falls to a tenth.
@@ -91,6 +93,7 @@ class MultiTaskPOMO(POMO):
         batch_sizes: Mapping[int, int] | None = None,
         rollouts: str = "auto",
         relative_advantage: bool = False,
+        best_of: int = 1,
         lr_decay: str = "milestones",
         lr_milestones: Sequence[float] = (0.1, 0.2, 0.8),
         lr_warmup: float = 0.0,
@@ -102,6 +105,8 @@ class MultiTaskPOMO(POMO):
             raise ValueError(f"lr_milestones must lie between 0 and 1, got {list(lr_milestones)}.")
         if not 0 <= lr_warmup < 1:
             raise ValueError(f"lr_warmup must be a fraction of the run, got {lr_warmup}.")
+        if best_of < 1:
+            raise ValueError(f"best_of must be at least 1 rollout, got {best_of}.")
         for option, value, known in (
             ("task_per", task_per, TASK_PER),
             ("lr_decay", lr_decay, LR_DECAYS),
@@ -145,7 +150,7 @@ class MultiTaskPOMO(POMO):
             self.augment.augmentation = Symmetries(*square_of(env))
         self.batch_follows_size = follow_size and multi_task
         self.batch_sizes = BATCH_SIZES if batch_sizes is None else dict(batch_sizes)
-        self.relative_advantage = relative_advantage
+        self.relative_advantage, self.best_of = relative_advantage, best_of
         self.lr_decay, self.lr_warmup = lr_decay, lr_warmup
         self.lr_milestones = tuple(lr_milestones)
         self.seed = seed
@@ -298,6 +303,8 @@ class MultiTaskPOMO(POMO):
             raise ValueError("Training compares rollouts, so num_starts must exceed 1.")
         if self.relative_advantage and reward is not None:
             reward = reward / reward.mean(-1, keepdim=True).abs()
+        if self.best_of > 1 and reward is not None:
+            reward = best_with(reward, self.best_of)
         return super().calculate_loss(td, batch, policy_out, reward, log_likelihood)
 
     def log_metrics(self, metric_dict: dict, phase: str, dataloader_idx: int | None = None) -> dict:

@@ -96,6 +96,22 @@ def test_batches_follow_the_size_of_their_task():
     ]
 
 
+def test_the_best_of_all_rollouts_favours_none():
+    """Only of fewer does it matter which rollouts are among them."""
+    reward = -torch.tensor([[1.0, 2.0, 4.0, 8.0]])
+    likelihood = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    losses = {
+        count: make(best_of=count).calculate_loss(None, {}, {}, reward, likelihood)["loss"].item()
+        for count in (1, 2, 4)
+    }
+    # In pairs: -1, -(1 + 2 + 2) / 3, -(1 + 2 + 4) / 3 and again -7 / 3 on average.
+    pairs = torch.tensor([-3.0, -5.0, -7.0, -7.0]) / 3
+
+    assert losses[1] == pytest.approx(-((reward - reward.mean()) * likelihood).mean().item())
+    assert losses[2] == pytest.approx(-((pairs - pairs.mean()) * likelihood).mean().item())
+    assert losses[4] == pytest.approx(0, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -103,6 +119,7 @@ def test_batches_follow_the_size_of_their_task():
         ({"lr_decay": "linear"}, "lr_decay must be milestones or cosine"),
         ({"lr_warmup": 1.0}, "lr_warmup must be a fraction"),
         ({"lr_milestones": (2,)}, "lr_milestones must lie between 0 and 1"),
+        ({"best_of": 0}, "best_of must be at least 1 rollout"),
     ],
 )
 def test_senseless_options_are_refused(options, message):
