@@ -151,6 +151,7 @@ RECIPE = {
         "backbone={0}",
         "model.policy.key_options={tasks: [10-uniform, 12-grid], per_task: 8, groups: 2}",
         "model.policy.pool_options.num_prompts=4",
+        "model.policy.spread={tasks: [10-uniform], steps: 2}",
     ],
 }
 

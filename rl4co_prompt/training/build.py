@@ -10,6 +10,7 @@ from rl4co_prompt.policy.policy import PromptedPolicy
 from rl4co_prompt.policy.pool import PromptPool
 from rl4co_prompt.tasks.task import as_tasks, training_tasks
 from rl4co_prompt.training.keys import cached_keys, fit_keys
+from rl4co_prompt.training.spread import spread_prompts
 
 
 def build_policy(
@@ -21,6 +22,7 @@ def build_policy(
     train_decode_type: str | None = None,
     backbone_options: dict[str, Any] | None = None,
     rollout_options: dict[str, Any] | None = None,
+    spread: dict[str, Any] | None = None,
 ) -> PromptedPolicy:
     """Load a backbone and put a pool on it.
 
@@ -33,6 +35,7 @@ def build_policy(
         train_decode_type: ``sampling`` or ``greedy``.
         backbone_options: of :func:`load_backbone`.
         rollout_options: of :meth:`PromptedPolicy.set_rollouts`.
+        spread: of :func:`spread_prompts`, for a new pool that begins with it.
     """
     model = load_backbone(backbone, **(backbone_options or {}))
     ready = (
@@ -42,6 +45,8 @@ def build_policy(
     )
     policy = PromptedPolicy(model, ready, train_decode_type)
     policy.set_rollouts(**(rollout_options or {}))
+    if spread and pool is None:
+        spread_prompts(policy, **spread)
     return policy
 
 

@@ -23,6 +23,17 @@ def test_a_new_pool_gets_as_many_keys_as_prompts(file, tmp_path):
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
+def test_a_new_pool_may_begin_spread(file):
+    spread = {"tasks": ["10-uniform"], "steps": 2, "distance": 0.3, "progress": False}
+    pools = [
+        build_policy(file, None, {"num_prompts": 4, "gated": True}, KEYS, spread=options).pool
+        for options in (None, spread)
+    ]
+
+    assert pools[0].gate.tolist() == [0, 0, 0, 0]
+    assert (pools[1].gate > 0).all()
+
+
 def test_a_saved_pool_is_taken_as_it_is(file, tmp_path):
     policy = build_policy(file, None, {"num_prompts": 2}, KEYS)
     path = policy.save(tmp_path / "pool.safetensors")
