@@ -20,6 +20,7 @@ from rl4co_prompt.training.batches import seeded
 
 TOGETHER = 6  # prompts compared in a step
 INSTANCES = 3  # they are compared on
+FAR = 0.3  # changes larger than this, in units of the plain output's norm, cost tours much more
 MEASURED = 8  # instances of a task whose changes set the gates
 
 
@@ -66,7 +67,10 @@ def spread_prompts(
             td = _instances(env, INSTANCES, pool.prompts.device)
             which = torch.randperm(pool.num_prompts)[:TOGETHER].to(pool.prompts.device)
             optimizer.zero_grad()
-            shared_part(changes(policy, td, which)[0]).backward()
+            own, plain = changes(policy, td, which)
+            size = own.flatten(1).norm(dim=1) / plain.norm()
+            too_far = (size / FAR - 1).clamp_min(0).square().mean()
+            (shared_part(own) + too_far).backward()
             optimizer.step()
             fall.step()
         _set_gates(policy, env, chosen, distance)

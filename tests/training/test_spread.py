@@ -3,7 +3,7 @@ import torch
 
 from rl4co_prompt import PromptedPolicy, PromptPool
 from rl4co_prompt.policy.encoder import PROMPT
-from rl4co_prompt.training.spread import changes, shared_part, spread_prompts
+from rl4co_prompt.training.spread import FAR, changes, shared_part, spread_prompts
 from tests.conftest import TASKS
 
 
@@ -43,6 +43,14 @@ def test_prompts_do_different_things_afterwards(gated, env):
 
     assert before > 0.4
     assert shared(gated, env) < before / 3
+
+
+def test_no_prompt_goes_far(gated, env):
+    spread(gated)
+    with torch.no_grad():
+        found, plain = changes(gated, instances(env), torch.arange(4))
+
+    assert (found.flatten(1).norm(dim=1) / plain.norm()).max() < 1.5 * FAR
 
 
 def test_every_gate_sets_the_same_distance(gated, env):
