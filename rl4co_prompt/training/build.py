@@ -37,6 +37,9 @@ def build_policy(
         rollout_options: of :meth:`PromptedPolicy.set_rollouts`.
         spread: of :func:`spread_prompts`, for a new pool that begins with it.
     """
+    spread = None if pool is not None else spread
+    if spread is not None and not (pool_options or {}).get("gated"):
+        raise ValueError("spread is for gated prompts; set gated=true in pool_options.")
     model = load_backbone(backbone, **(backbone_options or {}))
     ready = (
         PromptPool.load(pool)
@@ -45,7 +48,7 @@ def build_policy(
     )
     policy = PromptedPolicy(model, ready, train_decode_type)
     policy.set_rollouts(**(rollout_options or {}))
-    if spread and pool is None:
+    if spread is not None:
         spread_prompts(policy, **spread)
     return policy
 

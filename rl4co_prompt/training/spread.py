@@ -1,7 +1,7 @@
 """Spread prompts: a new pool's prompts made to do different things, before they are trained.
 
 Prompts that begin at random all do much the same: more tokens in the norms and in the attention.
-Eight of them then make hardly other tours than one.
+Eight of them then hardly find other tours than one does.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co_prompt.policy.policy import PromptedPolicy
-from rl4co_prompt.tasks.problems import task_env
-from rl4co_prompt.tasks.task import Task, as_tasks
+from rl4co_prompt.tasks.problems import check_problem, task_env
+from rl4co_prompt.tasks.task import Task, as_tasks, only_problem
 from rl4co_prompt.training.batches import seeded
 
 TOGETHER = 6  # prompts compared in a step
@@ -38,8 +38,7 @@ def spread_prompts(
     Args:
         policy: with gated prompts, which are changed in place.
         tasks: of one problem or their names, whose instances show the changes.
-        distance: that each gate then sets, of the changed output from the plain one, in units of
-            the latter's norm.
+        distance: of each prompt's gated output from the plain one, in units of the latter's norm.
         steps: of Adam.
         lr: its learning rate, falling to zero.
         seed: of instances and of the prompts compared.
@@ -48,7 +47,7 @@ def spread_prompts(
     pool = policy.pool
     chosen = as_tasks(tasks, policy.env_name)
     if pool.gate is None:
-        raise ValueError("spread_prompts sets gates and this pool has none; give gated=True.")
+        raise ValueError("Spreading sets gates and this pool has none; make it with gated=True.")
     if pool.num_prompts < 2 or pool.num_tokens == 0:
         raise ValueError("Spreading takes two prompts or more, of a token or more.")
     if not chosen or steps < 1 or not 0 < distance < float("inf"):
@@ -56,7 +55,9 @@ def spread_prompts(
             "Spreading takes a task, a step and a positive distance at least, got "
             f"{len(chosen)} tasks, steps={steps} and distance={distance}."
         )
+    only_problem(chosen)
     env = task_env(chosen[0])
+    check_problem(env, policy.env_name)
     optimizer = torch.optim.Adam([pool.prompts], lr=lr)
     fall = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
     with seeded(seed, device=pool.prompts.device):
@@ -73,6 +74,7 @@ def spread_prompts(
             (shared_part(own) + too_far).backward()
             optimizer.step()
             fall.step()
+        optimizer.zero_grad()
         _set_gates(policy, env, chosen, distance)
     return policy
 
@@ -91,7 +93,7 @@ def changes(policy: PromptedPolicy, td: TensorDict, which: Tensor) -> tuple[Tens
 
 
 def shared_part(changes: Tensor) -> Tensor:
-    """1 if all prompts change the same, 0 if in all directions. [prompt, ...] -> []"""
+    """1 if all prompts change the same, 0 if their changes are orthogonal. [prompt, ...] -> []"""
     own = changes.square().sum()
     pairs = changes.sum(0).square().sum() - own
     return pairs / (own * (len(changes) - 1))
@@ -111,6 +113,11 @@ def _set_gates(
         for prompt in range(pool.num_prompts):
             own, plain = changes(policy, td, torch.tensor([prompt], device=pool.prompts.device))
             found[prompt] += own.norm() / plain.norm() / len(tasks)
+    if not (found.isfinite() & (found > 0)).all():
+        raise ValueError(
+            "Some prompts change nothing or give NaN, so no gate can set their distance; begin "
+            "with other prompts (init_scale above 0) or check the backbone's weights."
+        )
     pool.gate.copy_(distance / found)
 
 

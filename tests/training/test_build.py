@@ -34,6 +34,11 @@ def test_a_new_pool_may_begin_spread(file):
     assert (pools[1].gate > 0).all()
 
 
+def test_spread_prompts_need_gates(file):
+    with pytest.raises(ValueError, match="set gated=true in pool_options"):
+        build_policy(file, None, {"num_prompts": 4}, KEYS, spread={"tasks": ["10-uniform"]})
+
+
 def test_a_saved_pool_is_taken_as_it_is(file, tmp_path):
     policy = build_policy(file, None, {"num_prompts": 2}, KEYS)
     path = policy.save(tmp_path / "pool.safetensors")

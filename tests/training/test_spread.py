@@ -100,8 +100,30 @@ def test_impossible_options_are_refused(gated, options, message):
         spread_prompts(gated, **{"tasks": TASKS} | options)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [(["tsp:10-uniform"], "cvrp"), (["10-uniform", "tsp:10-uniform"], "problem")],
+)
+def test_tasks_of_other_problems_are_refused(gated, tasks, message):
+    before = gated.pool.prompts.detach().clone()
+    with pytest.raises(ValueError, match=message):
+        spread_prompts(gated, tasks)
+
+    assert torch.equal(gated.pool.prompts, before)
+
+
+def test_prompts_that_change_nothing_are_refused(gated, monkeypatch):
+    def none(policy, td, which):
+        own, plain = changes(policy, td, which)
+        return own * 0, plain
+
+    monkeypatch.setattr("rl4co_prompt.training.spread.changes", none)
+    with pytest.raises(ValueError, match="no gate can set their distance"):
+        spread(gated, steps=1)
+
+
 def test_prompts_without_gates_and_single_ones_are_refused(policy, backbone):
-    with pytest.raises(ValueError, match="give gated=True"):
+    with pytest.raises(ValueError, match="make it with gated=True"):
         spread_prompts(policy, TASKS)
     single = PromptedPolicy(backbone, PromptPool.for_backbone(backbone, 1, gated=True))
     with pytest.raises(ValueError, match="two prompts or more"):
