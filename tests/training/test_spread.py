@@ -45,12 +45,20 @@ def test_prompts_do_different_things_afterwards(gated, env):
     assert shared(gated, env) < before / 3
 
 
-def test_no_prompt_goes_far(gated, env):
-    spread(gated)
+def sizes(policy, env):
+    """Of the four prompts' changes, in units of the plain output."""
     with torch.no_grad():
-        found, plain = changes(gated, instances(env), torch.arange(4))
+        found, plain = changes(policy, instances(env), torch.arange(4))
+    return found.flatten(1).norm(dim=1) / plain.norm()
 
-    assert (found.flatten(1).norm(dim=1) / plain.norm()).max() < 1.5 * FAR
+
+def test_prompts_that_are_far_come_near(gated, env):
+    gated.pool.prompts.data *= 3
+    before = sizes(gated, env)
+    spread(gated, steps=100, lr=0.1)
+
+    assert before.min() > 1.5 * FAR
+    assert sizes(gated, env).max() < 1.5 * FAR
 
 
 def test_every_gate_sets_the_same_distance(gated, env):
